@@ -11,6 +11,7 @@ An *object index* numbers the |O| = prod_k V_k possible objects in row-major ord
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,8 +25,9 @@ from torch import Tensor
 Repeats = Literal["allowed", "distinct objects", "distinct values"]
 REPEATS: tuple[Repeats, ...] = ("allowed", "distinct objects", "distinct values")
 
-# More index tuples than this are sampled, never enumerated (3 x 8 bytes x 2e7 = 0.5 GB).
-MAX_ENUMERATED = 20_000_000
+# More scenes than this are sampled, never listed: 10 million of two objects and two concepts take 0.3 GB, and
+# a few times that while they are made.
+MAX_ENUMERATED = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class ConceptSpace:
     """For concept k, the names of its V_k values."""
 
     def __post_init__(self) -> None:
+        _not_one_string("concepts", self.concepts)
+        for vals in self.values:
+            _not_one_string("the values of a concept", vals)
         object.__setattr__(self, "concepts", tuple(self.concepts))
         object.__setattr__(self, "values", tuple(tuple(v) for v in self.values))
         if not self.concepts:
@@ -83,7 +88,15 @@ class ConceptSpace:
         return math.prod(self.n_values)
 
     def all_objects(self) -> Int[Tensor, "object concept"]:
-        """List every possible object, in the order of the object index."""
+        """List every possible object, in the order of the object index.
+
+        Raises ValueError when there are more than 10 million.
+        """
+        if self.n_possible_objects > MAX_ENUMERATED:
+            raise ValueError(
+                f"this space has {self.n_possible_objects:,} objects, too many to list: "
+                "use objects_from_index for some of them"
+            )
         return self.objects_from_index(torch.arange(self.n_possible_objects))
 
     def object_index(self, objects: Int[Tensor, "*batch concept"]) -> Int[Tensor, "*batch"]:
@@ -117,12 +130,17 @@ class ConceptSpace:
     def scenes_from_index(
         self, index: Int[Tensor, "*batch"], n_objects: int
     ) -> Int[Tensor, "*batch slot concept"]:
-        """Invert :meth:`scene_index` for scenes of ``n_objects`` objects."""
+        """Invert :meth:`scene_index` for scenes of ``n_objects`` objects.
+
+        Raises ValueError for an index outside 0 ... |O|^m - 1, or when |O|^m does not fit 64 bits.
+        """
+        _at_least_one_object(n_objects)
         self._check_index_fits(n_objects)
         n_all = self.n_possible_objects
         if index.numel() and not (0 <= int(index.min()) and int(index.max()) < n_all**n_objects):
             raise ValueError(
-                f"scene indices run from 0 to {n_all**n_objects - 1}; got {int(index.min())} to {int(index.max())}"
+                f"scene indices run from 0 to {n_all**n_objects - 1}; "
+                f"got {int(index.min())} to {int(index.max())}"
             )
         powers = _powers(n_all, n_objects).to(index.device)
         return self.objects_from_index(index.unsqueeze(-1) // powers % n_all)
@@ -158,24 +176,30 @@ class ConceptSpace:
         if unknown:
             raise ValueError(f"unknown concepts {sorted(unknown)}; this space has {self.concepts}")
         for name, vals in keep.items():
-            missing = [v for v in vals if v not in self.values[self.concepts.index(name)]]
+            _not_one_string(f"the values of {name!r} to keep", vals)
+            known = self.values[self.concepts.index(name)]
+            missing = [v for v in vals if v not in known]
             if missing:
-                raise ValueError(f"concept {name!r} has no values {missing}")
+                raise ValueError(f"concept {name!r} has no values {missing}; it has {known}")
         return ConceptSpace(
             self.concepts,
-            tuple(
-                tuple(keep.get(name, vals)) for name, vals in zip(self.concepts, self.values, strict=True)
-            ),
+            tuple(tuple(keep.get(name, vals)) for name, vals in zip(self.concepts, self.values, strict=True)),
         )
 
     def _check_index_fits(self, n_objects: int) -> None:
         if self.n_possible_objects**n_objects >= 2**63:
             raise ValueError(
-                f"{self.n_possible_objects} objects in {n_objects} slots make more scenes than 64 bits can number"
+                f"{self.n_possible_objects:,} objects in {n_objects} slots make more scenes than 64 bits can "
+                "number: use fewer slots, or the object_index of every slot"
             )
 
     @cached_property
     def _strides(self) -> Int[Tensor, "concept"]:
+        if self.n_possible_objects >= 2**63:
+            raise ValueError(
+                f"{self.n_concepts} concepts make {self.n_possible_objects:,} objects, more than 64 bits can "
+                "number: use fewer concepts or values"
+            )
         return torch.tensor([math.prod(self.n_values[k + 1 :]) for k in range(self.n_concepts)])
 
 
@@ -186,7 +210,7 @@ def factorial_scenes(
 
     ``repeats``: ``"allowed"`` (|O|^m scenes), ``"distinct objects"`` (no object twice) or
     ``"distinct values"`` (no two objects share any value, as in PUG:SPARE).
-    Raises ValueError when no such scene exists, or when there are more than 20 million tuples to list
+    Raises ValueError when no such scene exists, or when there are more than 10 million tuples to list
     (use :func:`sample_scenes`).
     """
     _check_request(space, n_objects, repeats)
@@ -217,33 +241,43 @@ def sample_scenes(
     _check_request(space, n_objects, repeats)
     if n_scenes < 1:
         raise ValueError(f"n_scenes must be at least 1; got {n_scenes}")
-    pool = space.all_objects() if objects is None else objects
-    space.check(pool)
-    pool = pool.unique(dim=0)
-    n_pool = len(pool)
+    if objects is None:
+        space._check_index_fits(1)
+        n_pool = space.n_possible_objects
+    else:
+        space.check(objects)
+        pool = objects.cpu().unique(dim=0)
+        n_pool = len(pool)
+
+    def of_pool(picks: Int[Tensor, "scene slot"]) -> Int[Tensor, "scene slot concept"]:
+        return space.objects_from_index(picks) if objects is None else pool[picks]
+
     n_tuples = n_pool**n_objects
     generator = torch.Generator().manual_seed(seed)
-    if n_tuples <= MAX_ENUMERATED:
-        picks = torch.arange(n_tuples).unsqueeze(-1) // _powers(n_pool, n_objects) % n_pool
-        scenes = pool[picks]
-        scenes = scenes[_keeps(space, scenes, repeats)]
-        if len(scenes) < n_scenes:
+    if n_tuples > 50 * n_scenes or n_tuples > MAX_ENUMERATED:
+        # Few out of many: draw with replacement, drop repeats, draw again until enough are distinct.
+        found = torch.empty(0, n_objects, dtype=torch.int64)
+        for _ in range(100):
+            picks = torch.randint(n_pool, (2 * n_scenes, n_objects), generator=generator)
+            picks = picks[_keeps(space, of_pool(picks), repeats)]
+            found = torch.cat([found, picks]).unique(dim=0)
+            if len(found) >= n_scenes:
+                return of_pool(found[torch.randperm(len(found), generator=generator)[:n_scenes]])
+        if n_tuples > MAX_ENUMERATED:
             raise ValueError(
-                f"asked for {n_scenes:,} scenes of {n_objects} objects, but only {len(scenes):,} exist"
+                f"asked for {n_scenes:,} scenes of {n_objects} out of {n_pool:,} objects with "
+                f"repeats={repeats!r}, but only {len(found):,} were found in {200 * n_scenes:,} draws: "
+                "ask for fewer"
             )
-        return scenes[torch.randperm(len(scenes), generator=generator)[:n_scenes]]
-    # Too many tuples to list: draw with replacement, drop repeats, draw again until enough are distinct.
-    found = torch.empty(0, n_objects, dtype=torch.int64)
-    for _ in range(100):
-        picks = torch.randint(n_pool, (2 * n_scenes, n_objects), generator=generator)
-        picks = picks[_keeps(space, pool[picks], repeats)]
-        found = torch.cat([found, picks]).unique(dim=0)
-        if len(found) >= n_scenes:
-            return pool[found[torch.randperm(len(found), generator=generator)[:n_scenes]]]
-    raise ValueError(
-        f"asked for {n_scenes:,} scenes of {n_objects} objects with repeats={repeats!r}, "
-        f"but only {len(found):,} were found in {200 * n_scenes:,} draws: ask for fewer"
-    )
+    picks = torch.arange(n_tuples).unsqueeze(-1) // _powers(n_pool, n_objects) % max(n_pool, 1)
+    scenes = of_pool(picks)
+    scenes = scenes[_keeps(space, scenes, repeats)]
+    if len(scenes) < n_scenes:
+        raise ValueError(
+            f"asked for {n_scenes:,} scenes of {n_objects} out of {n_pool:,} objects with "
+            f"repeats={repeats!r}, but only {len(scenes):,} exist: ask for fewer"
+        )
+    return scenes[torch.randperm(len(scenes), generator=generator)[:n_scenes]]
 
 
 def single_object_scenes(space: ConceptSpace) -> Int[Tensor, "scene slot concept"]:
@@ -262,25 +296,44 @@ def captions(
 
     ``template`` names concepts in braces; the default is ``"a {first} {second} ..."`` in concept order,
     so a 20 x 20 caption reads "a red circle and a blue square" (paper, section 4).
-    Raises ValueError when the template names an unknown concept or leaves one out.
+    Raises ValueError when the template cannot be read, names an unknown concept or leaves one out, or when
+    two objects get the same phrase.
     """
-    if template is None:
-        template = "a " + " ".join("{" + name + "}" for name in space.concepts)
-    for name in space.concepts:
-        if "{" + name + "}" not in template:
+    shown, place = space.object_index(scenes).unique(return_inverse=True)
+    phrases = [_phrase(space, obj, template) for obj in space.objects_from_index(shown).tolist()]
+    if template is not None and not phrases:
+        _phrase(space, [0] * space.n_concepts, template)
+    first_with: dict[str, int] = {}
+    for i, phrase in enumerate(phrases):
+        j = first_with.setdefault(phrase, i)
+        if j != i:
+            a, b = (space.objects_from_index(shown[k]).tolist() for k in (j, i))
             raise ValueError(
-                f"the template {template!r} leaves out concept {name!r}: captions would not tell scenes apart"
+                f"objects {a} and {b} are both written {phrase!r}: captions would not tell them apart; "
+                "rename values, or give a template that separates the concepts"
             )
+    return [joiner.join(phrases[i] for i in row) for row in place.tolist()]
+
+
+def _phrase(space: ConceptSpace, obj: Sequence[int], template: str | None) -> str:
+    names = [vals[i] for vals, i in zip(space.values, obj, strict=True)]
+    if template is None:
+        return "a " + " ".join(names)
+    wanted = f"name every concept of {space.concepts} once or more, in braces"
     try:
-        phrases = [
-            template.format(
-                **{n: v[i] for n, v, i in zip(space.concepts, space.values, obj, strict=True)}
-            )
-            for obj in space.all_objects().tolist()
-        ]
-    except (KeyError, IndexError) as err:
-        raise ValueError(f"the template {template!r} names {err}; this space has {space.concepts}") from None
-    return [joiner.join(phrases[i] for i in row) for row in space.object_index(scenes).tolist()]
+        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+    except ValueError as err:
+        raise ValueError(f"the template {template!r} cannot be read ({err}): {wanted}") from None
+    unknown = [f for f in fields if f not in space.concepts]
+    if unknown:
+        raise ValueError(f"the template {template!r} names unknown concepts {unknown}: {wanted}")
+    left_out = [c for c in space.concepts if c not in fields]
+    if left_out:
+        raise ValueError(
+            f"the template {template!r} leaves out {left_out}, so captions would not tell scenes apart: "
+            f"{wanted}"
+        )
+    return template.format_map(dict(zip(space.concepts, names, strict=True)))
 
 
 class SceneKind(IntEnum):
@@ -294,13 +347,23 @@ class SceneKind(IntEnum):
     """Every object is held out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ObjectSplit:
-    """Hold the training objects of one space; the rest are held out."""
+    """Hold the training objects of one space; the rest are held out.
+
+    Raises ValueError unless ``is_train`` has one entry for every possible object.
+    """
 
     space: ConceptSpace
     is_train: Bool[Tensor, "object"]
     """Indexed by object index."""
+
+    def __post_init__(self) -> None:
+        if self.is_train.shape != (self.space.n_possible_objects,):
+            raise ValueError(
+                f"is_train needs one entry for each of the {self.space.n_possible_objects:,} possible "
+                f"objects; got shape {tuple(self.is_train.shape)}"
+            )
 
     @property
     def coverage(self) -> float:
@@ -319,8 +382,8 @@ class ObjectSplit:
 
     def kinds(self, scenes: Int[Tensor, "scene slot concept"]) -> Int[Tensor, "scene"]:
         """Give the :class:`SceneKind` of every scene."""
-        seen = self.is_train[self.space.object_index(scenes)]
-        kinds = torch.full((len(scenes),), int(SceneKind.MIXED))
+        seen = self.is_train.to(scenes.device)[self.space.object_index(scenes)]
+        kinds = torch.full((len(scenes),), int(SceneKind.MIXED), device=scenes.device)
         kinds[seen.all(1)] = int(SceneKind.TRAIN)
         kinds[~seen.any(1)] = int(SceneKind.HELD_OUT)
         return kinds
@@ -331,30 +394,40 @@ def object_split(space: ConceptSpace, coverage: float, *, seed: int) -> ObjectSp
 
     A value that no training object shows could not be learned at all, so one random object per value is
     placed first (max_k V_k objects in all), the rest are drawn uniformly.
-    Raises ValueError when coverage leaves no held-out object, or too few to show every value.
+    Raises ValueError when coverage leaves no held-out object, or too few training objects to show every
+    value.
     """
     n_all, n_min = space.n_possible_objects, max(space.n_values)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage is a share strictly between 0 and 1; got {coverage}")
     n_train = round(coverage * n_all)
+    if n_min == n_all:
+        raise ValueError(
+            f"the values of this space can only be shown by all of its {n_all} objects, so none can be held "
+            "out: a split needs two concepts of two or more values"
+        )
     if n_train < n_min:
         raise ValueError(
-            f"coverage {coverage} of {n_all} objects trains on {n_train}, but {n_min} are needed to show every "
-            f"value once: use at least {math.ceil(100 * n_min / n_all) / 100:.2f}"
+            f"coverage {coverage} of {n_all} objects trains on {n_train}, but {n_min} are needed to show "
+            f"every value once: use at least {math.ceil(100 * n_min / n_all) / 100:.2f}"
         )
     if n_train >= n_all:
         raise ValueError(
-            f"coverage {coverage} of {n_all} objects leaves none held out: use at most {(n_all - 1) / n_all:.3f}"
+            f"coverage {coverage} of {n_all} objects leaves none held out: use at most {n_all - 1}/{n_all}"
         )
     generator = torch.Generator().manual_seed(seed)
-    # Column k runs through a random order of concept k's values again and again, so all are shown.
+    # Column k runs through concept k's values in one random order after another, so all are shown.
     first = torch.stack(
-        [torch.randperm(v, generator=generator).repeat(-(-n_min // v))[:n_min] for v in space.n_values], dim=1
+        [
+            torch.cat([torch.randperm(v, generator=generator) for _ in range(-(-n_min // v))])[:n_min]
+            for v in space.n_values
+        ],
+        dim=1,
     )
     is_train = torch.zeros(n_all, dtype=torch.bool)
     is_train[space.object_index(first)] = True
     rest = (~is_train).nonzero().squeeze(1)
-    extra = n_train - int(is_train.sum())
+    extra = n_train - n_min
     is_train[rest[torch.randperm(len(rest), generator=generator)[:extra]]] = True
     return ObjectSplit(space, is_train)
 
@@ -382,6 +455,13 @@ def _unique(what: str, names: tuple[str, ...]) -> None:
         raise ValueError(f"{what} must differ; repeated: {repeated}")
 
 
+def _not_one_string(what: str, names: object) -> None:
+    if isinstance(names, str):
+        raise ValueError(
+            f"{what} must be a sequence of names, for example ({names!r},); got the text {names!r}"
+        )
+
+
 def _powers(base: int, n: int) -> Int[Tensor, "slot"]:
     return torch.tensor([base ** (n - 1 - i) for i in range(n)])
 
@@ -399,18 +479,23 @@ def _keeps(
     return keep
 
 
-def _check_request(space: ConceptSpace, n_objects: int, repeats: Repeats) -> None:
+def _at_least_one_object(n_objects: int) -> None:
     if n_objects < 1:
         raise ValueError(f"a scene needs at least one object; got n_objects={n_objects}")
+
+
+def _check_request(space: ConceptSpace, n_objects: int, repeats: Repeats) -> None:
+    _at_least_one_object(n_objects)
     if repeats not in REPEATS:
         raise ValueError(f"repeats must be one of {REPEATS}; got {repeats!r}")
     if repeats == "distinct objects" and n_objects > space.n_possible_objects:
         raise ValueError(
-            f"{n_objects} distinct objects asked for, but only {space.n_possible_objects} exist"
+            f"{n_objects} distinct objects asked for, but only {space.n_possible_objects} exist: "
+            "use fewer slots, or repeats='allowed'"
         )
     if repeats == "distinct values" and n_objects > min(space.n_values):
         smallest = min(range(space.n_concepts), key=lambda k: space.n_values[k])
         raise ValueError(
             f"{n_objects} objects that share no value asked for, but concept {space.concepts[smallest]!r} "
-            f"has only {space.n_values[smallest]} values"
+            f"has only {space.n_values[smallest]} values: use fewer slots, or repeats='distinct objects'"
         )
