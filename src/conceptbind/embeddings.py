@@ -1,0 +1,295 @@
+"""Embeddings with the scenes they stand for, and what determined them.
+
+Embeddings are kept as the encoder gave them; normalising is :meth:`EmbeddingSet.normalised`, and recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from conceptbind.cache import cached_rows, replacing
+from conceptbind.encoders.base import Encoder, EncoderError
+from conceptbind.provenance import digest, provenance, tensor_digest
+from conceptbind.scenes import ConceptSpace, captions
+
+CAPTIONS_PER_SHARD = 8192
+# Bounds the pictures in memory at once: 512 of 320 x 240 are 118 MB.
+PICTURES_PER_SHARD = 512
+FILE_FORMAT = "conceptbind embeddings 1"
+
+
+@runtime_checkable
+class Renderer(Protocol):
+    """Draw scenes. The same settings and scenes must give the same pictures."""
+
+    settings: dict[str, Any]
+    """All that determines the pictures beside the scenes, ready for JSON."""
+
+    def render(self, scenes: Int[Tensor, "scene slot concept"]) -> Tensor:
+        """Draw a uint8 tensor (n, 3, h, w)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSet:
+    """Hold one embedding per scene.
+
+    Raises ValueError when shapes disagree, a value lies outside its concept, or a row is not finite.
+    """
+
+    embeddings: Float[Tensor, "scene dim"]
+    """float32, on the CPU."""
+    scenes: Int[Tensor, "_scene slot concept"]
+    """One for each embedding; the error below says so better than a shape check would."""
+    space: ConceptSpace
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        e, s = self.embeddings, self.scenes
+        if e.ndim != 2 or e.dtype != torch.float32:
+            raise ValueError(f"embeddings must be float32 (scene, dim); got {e.dtype} {tuple(e.shape)}")
+        if s.ndim != 3 or s.dtype != torch.int64:
+            raise ValueError(f"scenes must be int64 (scene, slot, concept); got {s.dtype} {tuple(s.shape)}")
+        if len(e) != len(s):
+            raise ValueError(f"{len(e)} embeddings but {len(s)} scenes: give one scene for each embedding")
+        if not len(e):
+            raise ValueError("an embedding set needs at least one scene; got none")
+        self.space.check(s)
+        bad = (~e.isfinite()).any(1).nonzero().squeeze(1).tolist()
+        if bad:
+            raise ValueError(
+                f"{len(bad)} embeddings are NaN or infinite, in rows {_some(bad)}: drop them with their "
+                "scenes, or encode them again in fp32"
+            )
+
+    @property
+    def n_scenes(self) -> int:
+        """How many scenes."""
+        return len(self.scenes)
+
+    @property
+    def dim(self) -> int:
+        """How many dimensions an embedding has."""
+        return self.embeddings.shape[1]
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether :meth:`normalised` made it; an encoder may also give unit vectors by itself."""
+        return bool(self.provenance.get("normalised", False))
+
+    def subset(self, keep: Bool[Tensor, "scene"] | Int[Tensor, "kept"]) -> EmbeddingSet:
+        """Keep the scenes where a mask is true, or those at the given indices, in their order.
+
+        Raises ValueError when the mask has another length, an index is out of range, or nothing is left.
+        """
+        if keep.dtype == torch.bool:
+            if keep.shape != (self.n_scenes,):
+                raise ValueError(f"the mask has shape {tuple(keep.shape)}; expected ({self.n_scenes},)")
+            keep = keep.nonzero().squeeze(1)
+        if keep.ndim != 1 or not len(keep):
+            raise ValueError("the subset is empty: keep at least one scene")
+        if int(keep.min()) < 0 or int(keep.max()) >= self.n_scenes:
+            raise ValueError(
+                f"scene indices run from 0 to {self.n_scenes - 1}; got {int(keep.min())} to {int(keep.max())}"
+            )
+        note = {"kept": len(keep), "of": self.n_scenes, "sha256": tensor_digest({"keep": keep})}
+        subsets = [*self.provenance.get("subsets", []), note]
+        return replace(
+            self,
+            embeddings=self.embeddings[keep],
+            scenes=self.scenes[keep],
+            provenance={**self.provenance, "subsets": subsets},
+        )
+
+    def normalised(self) -> EmbeddingSet:
+        """Scale every embedding to length 1, and record it. Raises ValueError for an embedding of zeros."""
+        length = self.embeddings.norm(dim=1, keepdim=True)
+        zero = (length.squeeze(1) == 0).nonzero().squeeze(1).tolist()
+        if zero:
+            raise ValueError(
+                f"{len(zero)} embeddings are all zeros and have no direction, rows {_some(zero)}"
+            )
+        return replace(
+            self, embeddings=self.embeddings / length, provenance={**self.provenance, "normalised": True}
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file; concept names, provenance and a checksum are JSON in its header.
+
+        Raises ValueError when the name does not end in ``.safetensors``.
+        """
+        path = Path(path)
+        if path.suffix != ".safetensors":
+            raise ValueError(f"{path.name} must end in .safetensors")
+        tensors = {"embeddings": self.embeddings.contiguous(), "scenes": self.scenes.contiguous()}
+        header = {
+            "format": FILE_FORMAT,
+            "sha256": tensor_digest(tensors),
+            "space": json.dumps(
+                {"concepts": self.space.concepts, "values": self.space.values}, ensure_ascii=False
+            ),
+            "provenance": json.dumps(self.provenance, ensure_ascii=False),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, metadata=header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> EmbeddingSet:
+        """Read what :meth:`save` wrote. Raises ValueError when the file is something else, or damaged."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                header = file.metadata() or {}
+                if header.get("format") != FILE_FORMAT:
+                    raise ValueError(
+                        f"{path} was not written by EmbeddingSet.save; use conceptbind.files.from_file"
+                    )
+                tensors = {name: file.get_tensor(name).clone() for name in ("embeddings", "scenes")}
+        except SafetensorError as error:
+            raise ValueError(f"{path} is damaged or no safetensors file: {error}") from None
+        if tensor_digest(tensors) != header["sha256"]:
+            raise ValueError(f"{path} is damaged: its checksum does not match. Copy or compute it again")
+        space = json.loads(header["space"])
+        return cls(
+            space=ConceptSpace(tuple(space["concepts"]), tuple(map(tuple, space["values"]))),
+            provenance=json.loads(header["provenance"]),
+            **tensors,
+        )
+
+
+def encode_captions(
+    encoder: Encoder,
+    space: ConceptSpace,
+    scenes: Int[Tensor, "scene slot concept"],
+    *,
+    template: str | None = None,
+    joiner: str = " and ",
+    cache: bool = True,
+    cache_dir: str | Path | None = None,
+    progress: bool = False,
+    batch_size: int | None = None,
+) -> EmbeddingSet:
+    """Embed the caption of every scene (see :func:`conceptbind.scenes.captions`).
+
+    Results are kept in ``cache_dir``, by default ``$CONCEPTBIND_CACHE`` or ``~/.cache/conceptbind``, in
+    shards of 8,192 captions: a run that was stopped continues there. ``batch_size`` is no part of the key; it
+    changes results by rounding only. Encoders whose weights cannot be identified are not cached.
+    """
+    _require(encoder, "text")
+    texts = captions(space, scenes, template=template, joiner=joiner)
+    position = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    unique = list(position)
+    rows = cached_rows(
+        len(unique),
+        lambda low, high: {
+            "encoder": encoder.provenance,
+            "texts": {"n": high - low, "first": unique[low], "sha256": digest(unique[low:high])},
+        },
+        lambda low, high: encoder.encode_texts(unique[low:high], batch_size=batch_size),
+        shard_rows=CAPTIONS_PER_SHARD,
+        cache_dir=cache_dir,
+        use=cache and _identified(encoder),
+        progress=progress,
+        what="captions",
+    )
+    data = {
+        "kind": "captions",
+        "n_scenes": len(scenes),
+        "first": texts[0],
+        "captions_sha256": digest(texts),
+        "template": template,
+        "joiner": joiner,
+    }
+    if len(unique) != len(texts):
+        rows = rows[torch.tensor([position[text] for text in texts])]
+    return EmbeddingSet(rows, scenes, space, _record(encoder, data))
+
+
+def encode_pictures(
+    encoder: Encoder,
+    space: ConceptSpace,
+    scenes: Int[Tensor, "scene slot concept"],
+    renderer: Renderer,
+    *,
+    cache: bool = True,
+    cache_dir: str | Path | None = None,
+    progress: bool = False,
+    batch_size: int | None = None,
+) -> EmbeddingSet:
+    """Draw every scene and embed the picture, 512 scenes at a time.
+
+    Cached as in :func:`encode_captions`; the key holds the renderer's class and settings, and the scenes.
+    Raises ValueError when ``renderer.settings`` cannot be written as JSON.
+    """
+    _require(encoder, "image")
+    drawn_by = {"class": f"{type(renderer).__module__}.{type(renderer).__qualname__}", **renderer.settings}
+    try:
+        digest(drawn_by)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the settings of {drawn_by['class']} cannot be written as JSON ({error}): use numbers, strings, "
+            "lists and dicts only"
+        ) from None
+    names = {"concepts": space.concepts, "values": space.values}
+
+    def describe(low: int, high: int) -> dict[str, Any]:
+        return {
+            "encoder": encoder.provenance,
+            "renderer": drawn_by,
+            "space": names,
+            # A renderer may draw its jitter in the order of the scenes it is given.
+            "first_scene": low,
+            "scenes": {"n": high - low, "sha256": tensor_digest({"scenes": scenes[low:high]})},
+        }
+
+    rows = cached_rows(
+        len(scenes),
+        describe,
+        lambda low, high: encoder.encode_images(renderer.render(scenes[low:high]), batch_size=batch_size),
+        shard_rows=PICTURES_PER_SHARD,
+        cache_dir=cache_dir,
+        use=cache and _identified(encoder),
+        progress=progress,
+        what="pictures",
+    )
+    data = {
+        "kind": "pictures",
+        "n_scenes": len(scenes),
+        "renderer": drawn_by,
+        "scenes_sha256": tensor_digest({"scenes": scenes}),
+    }
+    return EmbeddingSet(rows, scenes, space, _record(encoder, data))
+
+
+def _record(encoder: Encoder, data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "encoder": encoder.provenance,
+        "data": data,
+        "normalised": False,
+        "software": provenance(device=encoder.device),
+    }
+
+
+def _identified(encoder: Encoder) -> bool:
+    return encoder.provenance.get("weights_sha256") is not None
+
+
+def _require(encoder: Encoder, modality: str) -> None:
+    if modality not in encoder.modalities:
+        raise EncoderError(
+            f"{encoder.name} does not encode {modality}s, only {' and '.join(sorted(encoder.modalities))}s"
+        )
+
+
+def _some(rows: list[int]) -> str:
+    shown = ", ".join(map(str, rows[:5]))
+    return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"

