@@ -5,37 +5,45 @@ Embeddings are kept as the encoder gave them; normalising is :meth:`EmbeddingSet
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
+from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from conceptbind.cache import cached_rows, replacing
+from conceptbind.datasets.labelled import ImageFiles, LabelledScenes
 from conceptbind.encoders.base import Encoder, EncoderError
-from conceptbind.provenance import digest, provenance, tensor_digest
+from conceptbind.kernels.encoding import prefetch
+from conceptbind.provenance import digest, provenance, tensor_digest, versions
 from conceptbind.scenes import ConceptSpace, captions
 
 CAPTIONS_PER_SHARD = 8192
 # Bounds the pictures in memory at once: 512 of 320 x 240 are 118 MB.
 PICTURES_PER_SHARD = 512
+# Picture files may be photographs of 36 MB each once they are open: fewer at once than drawn ones.
+FILES_OPEN = 64
 FILE_FORMAT = "conceptbind embeddings 1"
 
 
 @runtime_checkable
 class Renderer(Protocol):
-    """Draw scenes. The same settings and scenes must give the same pictures."""
+    """Draw scenes. A picture depends on the settings, its scene and the copy, not on the other scenes."""
 
     settings: dict[str, Any]
     """All that determines the pictures beside the scenes, ready for JSON."""
 
-    def render(self, scenes: Int[Tensor, "scene slot concept"]) -> Tensor:
-        """Draw a uint8 tensor (n, 3, h, w)."""
+    def render(self, scenes: Int[Tensor, "scene slot concept"], *, copy: int = 0) -> Tensor:
+        """Draw a uint8 tensor (n, 3, h, w); ``copy`` 0, 1, ... draws other jitter, where there is any."""
         ...
 
 
@@ -220,6 +228,7 @@ def encode_pictures(
     scenes: Int[Tensor, "scene slot concept"],
     renderer: Renderer,
     *,
+    copy: int = 0,
     cache: bool = True,
     cache_dir: str | Path | None = None,
     progress: bool = False,
@@ -227,7 +236,9 @@ def encode_pictures(
 ) -> EmbeddingSet:
     """Draw every scene and embed the picture, 512 scenes at a time.
 
-    Cached as in :func:`encode_captions`; the key holds the renderer's class and settings, and the scenes.
+    ``copy``: 0, 1, ... give pictures of the same scenes with other jitter.
+    Cached as in :func:`encode_captions`; the key holds the renderer's class and settings, the copy and the
+    scenes.
     Raises ValueError when ``renderer.settings`` cannot be written as JSON.
     """
     _require(encoder, "image")
@@ -246,15 +257,16 @@ def encode_pictures(
             "encoder": encoder.provenance,
             "renderer": drawn_by,
             "space": names,
-            # A renderer may draw its jitter in the order of the scenes it is given.
-            "first_scene": low,
+            "copy": copy,
             "scenes": {"n": high - low, "sha256": tensor_digest({"scenes": scenes[low:high]})},
         }
 
     rows = cached_rows(
         len(scenes),
         describe,
-        lambda low, high: encoder.encode_images(renderer.render(scenes[low:high]), batch_size=batch_size),
+        lambda low, high: encoder.encode_images(
+            renderer.render(scenes[low:high], copy=copy), batch_size=batch_size
+        ),
         shard_rows=PICTURES_PER_SHARD,
         cache_dir=cache_dir,
         use=cache and _identified(encoder),
@@ -265,9 +277,85 @@ def encode_pictures(
         "kind": "pictures",
         "n_scenes": len(scenes),
         "renderer": drawn_by,
+        "copy": copy,
         "scenes_sha256": tensor_digest({"scenes": scenes}),
     }
     return EmbeddingSet(rows, scenes, space, _record(encoder, data))
+
+
+def encode_folder(
+    encoder: Encoder,
+    data: LabelledScenes,
+    *,
+    cache: bool = True,
+    cache_dir: str | Path | None = None,
+    progress: bool = False,
+    batch_size: int | None = None,
+) -> EmbeddingSet:
+    """Embed the picture files of a folder (see :mod:`conceptbind.datasets`), a few open at a time.
+
+    Cached as in :func:`encode_captions`, 512 pictures a shard; the key holds the bytes of the files, not
+    their names or labels, so relabelling computes nothing again and editing one picture computes its shard.
+    ``batch_size`` also bounds how many pictures are open at once (None: 64, and as many read ahead).
+    An encoder without preprocessing of its own (a function) gets uint8 tensors, and so needs pictures of one
+    size; all others get PIL images. Raises ValueError, naming the file, for a picture that cannot be read.
+    """
+    _require(encoder, "image")
+    n_pictures, images = len(data.images), data.images
+    contents = functools.cache(images.sha256)
+    opened_by = {"as": "RGB, upright", **versions("pillow")}
+
+    def describe(low: int, high: int) -> dict[str, Any]:
+        files = [contents(i) for i in range(low, high)]
+        return {
+            "encoder": encoder.provenance,
+            "opened": opened_by,
+            "files": {"n": high - low, "sha256": digest(files)},
+        }
+
+    def compute(low: int, high: int) -> Float[Tensor, "picture dim"]:
+        as_tensors = encoder.provenance.get("preprocessing") is None
+        opened = prefetch(_opened(images[low:high], batch_size or FILES_OPEN, as_tensors), depth=1)
+        return torch.cat([encoder.encode_images(some, batch_size=batch_size) for some in opened])
+
+    rows = cached_rows(
+        n_pictures,
+        describe,
+        compute,
+        shard_rows=PICTURES_PER_SHARD,
+        cache_dir=cache_dir,
+        use=cache and _identified(encoder),
+        progress=progress,
+        what="pictures",
+    )
+    record = {
+        "kind": "folder",
+        "n_scenes": n_pictures,
+        "folder": data.settings,
+        "notes": list(data.notes),
+        "opened": opened_by,
+        "files_sha256": digest([contents(i) for i in range(n_pictures)]),
+    }
+    return EmbeddingSet(rows, data.scenes, data.space, _record(encoder, record))
+
+
+def _opened(files: ImageFiles, at_once: int, as_tensors: bool) -> Iterator[list[Image.Image] | Tensor]:
+    at_once = max(1, at_once)  # what is no batch size is for the encoder to refuse
+    for low in range(0, len(files), at_once):
+        some = files[low : low + at_once]
+        yield _stacked(some) if as_tensors else list(some)
+
+
+def _stacked(files: ImageFiles) -> UInt8[Tensor, "picture 3 h w"]:
+    pictures = list(files)
+    for path, picture in zip(files.paths, pictures, strict=True):
+        if picture.size != pictures[0].size:
+            raise ValueError(
+                f"the picture {path} is {picture.width} x {picture.height}, {files.paths[0].name} is "
+                f"{pictures[0].width} x {pictures[0].height}: a function encodes pictures of one size only; "
+                "resize them, or use an encoder that has its own preprocessing"
+            )
+    return torch.from_numpy(np.stack([np.asarray(p) for p in pictures])).permute(0, 3, 1, 2).contiguous()
 
 
 def _record(encoder: Encoder, data: dict[str, Any]) -> dict[str, Any]:

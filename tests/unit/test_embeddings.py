@@ -1,4 +1,4 @@
-"""Embedding sets, the cache behind them, and files from elsewhere."""
+"""Embedding sets, and the cache behind them."""
 
 import json
 import signal
@@ -8,7 +8,6 @@ import textwrap
 import threading
 import time
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -17,7 +16,6 @@ from conceptbind import embeddings as module
 from conceptbind.cache import default_cache_dir
 from conceptbind.embeddings import EmbeddingSet, encode_captions, encode_pictures
 from conceptbind.encoders import EncoderError, from_functions, load
-from conceptbind.files import from_file, read_labels
 from conceptbind.scenes import ConceptSpace, captions, factorial_scenes, sample_scenes
 from conceptbind.spaces import CLEVR_2D
 
@@ -59,9 +57,9 @@ class Painter:
         self.settings = {"scale": scale}
         self.largest = 0
 
-    def render(self, scenes):
+    def render(self, scenes, *, copy=0):
         self.largest = max(self.largest, len(scenes))
-        colour = (scenes.flatten(1)[:, :3] * self.settings["scale"]).to(torch.uint8)
+        colour = (scenes.flatten(1)[:, :3] * self.settings["scale"] + copy).to(torch.uint8)
         return colour[:, :, None, None].expand(-1, -1, 4, 4).contiguous()
 
 
@@ -347,10 +345,13 @@ def test_pictures_are_drawn_in_chunks_and_cached_by_settings(tmp_path, small_sha
     hit = Counting()
     encode_pictures(hit.encoder, SPACE, SCENES, Painter(), cache_dir=tmp_path)
     assert hit.images == 0
-    for scenes, painter in [(SCENES, Painter(scale=11)), (SCENES.flip(0), Painter())]:
+    misses = [(SCENES, Painter(scale=11), 0), (SCENES.flip(0), Painter(), 0), (SCENES, Painter(), 1)]
+    for scenes, painter, copy in misses:
         miss = Counting()
-        encode_pictures(miss.encoder, SPACE, scenes, painter, cache_dir=tmp_path)
+        other = encode_pictures(miss.encoder, SPACE, scenes, painter, copy=copy, cache_dir=tmp_path)
         assert miss.images == 36
+        assert other.provenance["data"]["copy"] == copy
+    assert torch.equal(other.embeddings, expected + 1)
     painter.settings["background"] = torch.zeros(3)
     with pytest.raises(ValueError, match=r"Painter cannot be written as JSON"):
         encode_pictures(counting.encoder, SPACE, SCENES, painter, cache_dir=tmp_path)
@@ -372,96 +373,12 @@ def test_real_pictures_and_a_real_encoder_meet(tmp_path):
     assert torch.allclose(e.embeddings, encoder.encode_images(renderer.render(scenes)), atol=1e-4)
 
 
-# ---- files from elsewhere
+def test_a_jittered_picture_does_not_depend_on_the_scenes_beside_it(tmp_path, small_shards):
+    from conceptbind.render.flat import FlatRenderer
 
-
-LABELS = """filename,colour_1,shape_1,colour_2,shape_2
-a.png,red,circle,blue,square
-b.png, blue ,square,red,circle
-c.png,green,square,green,square
-"""
-WANTED = torch.tensor([[[0, 0], [1, 1]], [[1, 1], [0, 0]], [[2, 1], [2, 1]]])
-
-
-@pytest.fixture
-def label_file(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text(LABELS)
-    return path
-
-
-@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
-def test_embeddings_and_a_label_table_make_a_set(kind, tmp_path, label_file):
-    rows = np.arange(12, dtype=np.float64).reshape(3, 4)
-    path = tmp_path / f"mine.{kind}"
-    if kind == "npy":
-        np.save(path, rows)
-    elif kind == "npz":
-        np.savez(path, embeddings=rows)
-    else:
-        save_file({"embeddings": torch.from_numpy(rows).bfloat16()}, path)
-    e = from_file(path, label_file, space=SPACE)
-    assert torch.equal(e.embeddings, torch.from_numpy(rows).float())
-    assert torch.equal(e.scenes, WANTED)
-    assert e.provenance["encoder"]["spec"] == "mine"
-
-
-def test_values_are_found_in_the_table_when_no_space_is_given(label_file):
-    scenes, space = read_labels(label_file)
-    assert space.concepts == ("colour", "shape")
-    assert space.values == (("blue", "green", "red"), ("circle", "square"))
-    assert captions(space, scenes) == captions(SPACE, WANTED)
-
-
-def test_other_column_names_are_given_by_slot(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("who,what,who2,what2\nred,circle,blue,1\n")
-    scenes, _ = read_labels(path, space=SPACE, columns=[["who", "what"], ["who2", "what2"]])
-    assert scenes.tolist() == [[[0, 0], [1, 1]]]
-    with pytest.raises(ValueError, match="needs a column <concept>_<slot>"):
-        read_labels(path)
-    with pytest.raises(ValueError, match=r"has no columns \['nobody'\]"):
-        read_labels(path, space=SPACE, columns=[["nobody", "what"]])
-
-
-def test_a_wrong_cell_is_named_with_its_place(label_file):
-    label_file.write_text(LABELS.replace("c.png,green", "c.png,gren"))
-    message = r"row 3, column 'colour_1': 'gren' is no value of 'colour'; did you mean 'green'"
-    with pytest.raises(ValueError, match=message):
-        read_labels(label_file, space=SPACE)
-
-
-def test_labels_may_be_an_array_in_the_file_or_beside_it(tmp_path):
-    rows = np.zeros((3, 4), np.float32)
-    np.savez(tmp_path / "both.npz", embeddings=rows, scenes=WANTED.numpy())
-    inside = from_file(tmp_path / "both.npz")
-    assert inside.space.n_values == (3, 2)
-    np.save(tmp_path / "rows.npy", rows)
-    assert torch.equal(from_file(tmp_path / "rows.npy", WANTED, space=SPACE).scenes, WANTED)
-    example().save(tmp_path / "own.safetensors")
-    assert torch.equal(from_file(tmp_path / "own.safetensors").embeddings, example().embeddings)
-
-
-@pytest.mark.parametrize(
-    ("rows", "labels", "message"),
-    [
-        (np.zeros((3, 4)), None, "holds no array 'scenes': give labels"),
-        (np.zeros((2, 4)), WANTED, "has 2 embeddings, the labels have 3 rows"),
-        (np.zeros((3, 4), int), WANTED, "must be floats"),
-        (np.zeros(3), WANTED, "must be floats"),
-        (np.array([[None] * 4] * 3), WANTED, "Python objects are refused"),
-        (np.zeros((3, 4)), WANTED[:, 0], r"must be integers \(scene, slot, concept\)"),
-        (np.full((3, 4), np.nan), WANTED, "are NaN or infinite"),
-    ],
-)
-def test_files_that_do_not_fit_say_so(rows, labels, message, tmp_path):
-    np.save(tmp_path / "rows.npy", rows, allow_pickle=True)
-    with pytest.raises(ValueError, match=message):
-        from_file(tmp_path / "rows.npy", labels)
-
-
-def test_missing_and_unknown_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no file of embeddings"):
-        from_file(tmp_path / "none.npy")
-    with pytest.raises(ValueError, match=r"expected one of \.npz"):
-        from_file(tmp_path / "rows.pkl")
+    encoder = from_functions(images=lambda p: p.float().mean(2)[:, :, ::28].flatten(1), name="columns")
+    renderer, scenes = FlatRenderer(CLEVR_2D, place_jitter=0.05), sample_scenes(CLEVR_2D, 2, 12, seed=0)
+    e = encode_pictures(encoder, CLEVR_2D, scenes, renderer, copy=1)
+    backwards = encode_pictures(encoder, CLEVR_2D, scenes.flip(0), renderer, copy=1)
+    assert torch.equal(e.embeddings, backwards.embeddings.flip(0))
+    assert not torch.equal(e.embeddings, encode_pictures(encoder, CLEVR_2D, scenes, renderer).embeddings)
