@@ -1,0 +1,43 @@
+"""The first lines of every chapter: where am I running, and at which size?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TypeVar
+
+import torch
+
+from conceptbind import __version__, plots
+
+T = TypeVar("T")
+PRESETS = ("smoke", "laptop", "paper")
+
+
+def start() -> None:
+    """Apply the figure style and print versions, device and number type; say how to get a GPU on Colab."""
+    plots.use_style()
+    has_gpu = torch.cuda.is_available()
+    device = torch.cuda.get_device_name() if has_gpu else f"CPU, {torch.get_num_threads()} threads"
+    print(
+        f"conceptbind {__version__}, Python {sys.version.split()[0]}, torch {torch.__version__}, {device}, float32"
+    )
+    if in_colab():
+        os.environ.setdefault("CONCEPTBIND_WIDGETS", "live")
+        if not has_gpu:
+            print(
+                "No GPU: fine for the laptop preset. For the paper preset choose Runtime > Change runtime type > T4 GPU."
+            )
+
+
+def in_colab() -> bool:
+    """Tell whether this kernel runs in Google Colab."""
+    return "google.colab" in sys.modules
+
+
+def choose(preset: str, sizes: Mapping[str, T]) -> T:
+    """Pick the entry of ``sizes`` for a preset. Raises ValueError for a preset that does not exist."""
+    if preset not in PRESETS:
+        raise ValueError(f"PRESET is one of {', '.join(PRESETS)}; got {preset!r}")
+    return sizes[preset]
