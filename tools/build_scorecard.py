@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import itertools
+import re
 import sys
 from collections.abc import Sequence
 from html import escape
@@ -92,11 +93,20 @@ def verify(claims: Sequence[Claim], book: Path) -> None:
 
 
 def anchors_of(path: Path) -> set[str]:
-    """Give the names of a notebook's figures; of no notebook, none."""
+    """Give the names of a notebook's figures, and its targets `(fig-name)=`; of no notebook, none.
+
+    A control has two outputs, the widget and the figure for readers without JavaScript, so it cannot carry a
+    figure's name and gets a target in the text above it.
+    """
     if not path.exists():
         return set()
-    notebook = nbformat.read(path, as_version=4)
-    return {c.metadata.get("mystnb", {}).get("figure", {}).get("name") for c in notebook.cells} - {None}
+    names: set[str] = set()
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            names |= set(re.findall(r"^\((fig-[\w-]+)\)=$", cell.source, re.M))
+        elif name := cell.metadata.get("mystnb", {}).get("figure", {}).get("name"):
+            names.add(name)
+    return names
 
 
 def scorecard(claims: Sequence[Claim]) -> str:

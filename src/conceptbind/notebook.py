@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 
 from conceptbind import __version__, plots
+from conceptbind.claims import PRESETS
 
 T = TypeVar("T")
-PRESETS = ("smoke", "laptop", "paper")
 
 
 def start() -> None:
@@ -27,7 +27,7 @@ def start() -> None:
         os.environ.setdefault("CONCEPTBIND_WIDGETS", "live")
         if not has_gpu:
             print(
-                "No GPU: fine for the laptop preset. For the paper preset choose Runtime > Change runtime type > T4 GPU."
+                "No GPU: fine for the laptop preset. For the paper preset: Runtime > Change runtime type > T4 GPU."
             )
 
 

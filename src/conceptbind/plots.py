@@ -1,0 +1,184 @@
+"""Figures of the book: one palette, one style, readable at phone width and in black and white."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from jaxtyping import UInt8
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+# Okabe and Ito's palette, told apart with any kind of colour vision.
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#F0E442",
+    "#000000",
+)
+CONCEPT, OBJECT = BLUE, VERMILION
+"""Concept recognition is blue, object recognition is vermilion, in every figure."""
+
+STYLE = {
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.dpi": 80,
+    "savefig.dpi": 160,
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#e4e4e4",
+    "legend.frameon": False,
+    "lines.linewidth": 2,
+    "svg.hashsalt": "conceptbind",
+}
+
+WIDTH = 5.2
+"""Inches. At this width 11 pt text stays readable when the figure shrinks to a 390 px screen."""
+
+
+def use_style() -> None:
+    """Apply the book's style to every figure drawn from here on."""
+    mpl.rcParams.update(STYLE)
+
+
+def paired_bars(
+    rows: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    chance: Mapping[str, tuple[float, float]] | None = None,
+    title: str = "",
+) -> Figure:
+    """Draw concept and object recognition as two horizontal bars a row, with intervals and chance.
+
+    ``rows[label] = (concept, object)``, each ``(accuracy, low, high)`` in 0 to 1.
+    ``chance[label] = (concept, object)``, drawn as a black tick across the bar.
+    """
+    labels = list(rows)
+    height = 0.36
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.1 + 0.62 * len(labels)), layout="constrained")
+    for which, (name, colour, hatch) in enumerate([("concepts", CONCEPT, ""), ("objects", OBJECT, "///")]):
+        values = np.array([rows[label][which] for label in labels], dtype=float)
+        y = np.arange(len(labels)) + (which - 0.5) * height
+        ax.barh(y, values[:, 0], height * 0.9, color=colour, hatch=hatch, edgecolor="white", label=name)
+        errors = np.abs(values[:, 1:] - values[:, :1]).T
+        ax.errorbar(values[:, 0], y, xerr=errors, fmt="none", ecolor="#333", elinewidth=1, capsize=2)
+        for yi, value in zip(y, values, strict=True):
+            # Beyond the interval, or inside the bar where there is no room beside it.
+            inside = value[2] > 0.85
+            ax.text(
+                value[1] - 0.02 if inside else value[2] + 0.02,
+                yi,
+                f"{value[0]:.2f}",
+                va="center",
+                ha="right" if inside else "left",
+                size=9,
+                color="white" if inside else "black",
+                bbox={"facecolor": colour, "edgecolor": "none", "pad": 1} if inside else None,
+            )
+        if chance:
+            for yi, label in zip(y, labels, strict=True):
+                c = chance[label][which]
+                ax.plot([c, c], [yi - height * 0.45, yi + height * 0.45], color=BLACK, lw=2)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("recognised scenes (share)" + ("; black tick: chance" if chance else ""))
+    ax.grid(axis="x", color="#e4e4e4")
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper right", ncols=2)
+    if title:
+        ax.set_title(title, loc="left", size=11)
+    return _closed(fig)
+
+
+def curves(
+    x: Sequence[float],
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    chance: float | None = None,
+    log: bool = False,
+    title: str = "",
+) -> Figure:
+    """Draw lines with bands: ``lines[label] = (y, low, high)``, one value for each ``x``."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.6), layout="constrained")
+    markers = "osD^vP*X"
+    colours = [BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, BLACK]
+    for i, (label, (y, low, high)) in enumerate(lines.items()):
+        colour = colours[i % len(colours)]
+        ax.plot(x, y, color=colour, marker=markers[i % len(markers)], ms=5, label=label)
+        ax.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+    if chance is not None:
+        ax.axhline(chance, color=BLACK, ls=":", lw=1.5, label=f"chance ({chance:.3f})")
+    if log:
+        ax.set_xscale("log")
+        ax.set_xticks(x, [f"{v:g}" for v in x])
+        ax.minorticks_off()
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if title:
+        ax.set_title(title, loc="left", size=11)
+    fig.legend(loc="outside lower center", ncols=2)
+    return _closed(fig)
+
+
+def gallery(
+    pictures: UInt8[Tensor, "picture 3 height width"], titles: Sequence[str], *, columns: int = 2
+) -> Figure:
+    """Show pictures in a grid, each under its title."""
+    if len(pictures) != len(titles):
+        raise ValueError(f"{len(pictures)} pictures but {len(titles)} titles: give one title a picture")
+    rows = -(-len(pictures) // columns)
+    fig, axes = plt.subplots(
+        rows, columns, figsize=(WIDTH, WIDTH / columns * rows * 1.12), layout="constrained", squeeze=False
+    )
+    for ax in axes.flat:
+        ax.set_axis_off()
+    ax: Axes
+    for ax, picture, title in zip(axes.flat, pictures, titles, strict=False):
+        ax.imshow(picture.permute(1, 2, 0).numpy())
+        ax.set_title(title, size=10)
+    return _closed(fig)
+
+
+def growth(
+    lines: Mapping[str, Callable[[int], int]], *, values: Sequence[int] = (2, 5, 10, 20, 50)
+) -> Figure:
+    """Draw how the number of stored vectors grows with the number of values a concept has, on log axes."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+    for (label, count), colour, marker in zip(
+        lines.items(), [VERMILION, GREEN, BLUE, ORANGE], "osD^", strict=False
+    ):
+        numbers = [count(v) for v in values]
+        ax.plot(values, numbers, color=colour, marker=marker, label=label)
+        ax.annotate(
+            f"{numbers[-1]:,}", (values[-1], numbers[-1]), (6, -4), textcoords="offset points", size=10
+        )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xticks(values, values)
+    ax.minorticks_off()
+    ax.set_xlim(right=values[-1] * 1.5)
+    ax.set_xlabel("values of each concept, V")
+    ax.set_ylabel("vectors stored")
+    fig.legend(loc="outside lower center", ncols=2)
+    return _closed(fig)
+
+
+def _closed(fig: Figure) -> Figure:
+    """Take a figure from pyplot's hands: a notebook would show it twice, as an open figure and as a cell's value."""
+    plt.close(fig)
+    return fig
