@@ -1,0 +1,1 @@
+"""One file for each finding of the paper."""
