@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+Numbers = Sequence[float | int]
+
 # Okabe and Ito's palette, told apart with any kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, BLACK = (
     "#0072B2",
@@ -56,7 +58,7 @@ def use_style() -> None:
 
 
 def paired_bars(
-    rows: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    rows: Mapping[str, tuple[Numbers, Numbers]],
     *,
     chance: Mapping[str, tuple[float, float]] | None = None,
     title: str = "",
@@ -99,8 +101,8 @@ def paired_bars(
 
 
 def curves(
-    x: Sequence[float],
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+    x: Numbers,
+    lines: Mapping[str, tuple[Numbers, Numbers, Numbers]],
     *,
     xlabel: str,
     ylabel: str,

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from conceptbind.analysis.probing import learning_curve, probe, select_l2
+from conceptbind.analysis.probing import learning_curve, probe, probe_scores, select_l2
 from conceptbind.analysis.recognition import heads, object_recognition
 from conceptbind.kernels.probes import fit_probes
 from conceptbind.planted import planted_encoders
@@ -202,3 +202,25 @@ def test_cuda_agrees_with_cpu():
     ours, theirs = (probe(x, SPACE, SCENES, device=d, **options) for d in ("cpu", "cuda"))
     for a, b in zip(ours.rows, theirs.rows, strict=True):
         assert (a.accuracy, a.margin_mean) == pytest.approx((b.accuracy, b.margin_mean), abs=1e-6)
+
+
+def test_probe_scores_are_the_scores_that_probe_judges():
+    space = ConceptSpace.of_sizes(4, 3)
+    scenes = factorial_scenes(space, 2)
+    x = planted_encoders(space, "product", dim=64, seed=0).scenes(scenes)
+    scores = probe_scores(x, space, scenes, seed=3)
+    result = probe(x, space, scenes, seeds=(3,))
+    test = ~scene_split(len(scenes), train_fraction=0.4, seed=3)
+    found = object_recognition(space, scenes[test], scores[test])
+    assert found.accuracy == pytest.approx(result.row("objects").accuracy, abs=0.02)
+    assert found.accuracy > 0.9
+
+
+def test_a_result_prints_a_table_of_held_out_rows():
+    space = ConceptSpace.of_sizes(3, 3)
+    scenes = factorial_scenes(space, 2)
+    text = str(
+        probe(planted_encoders(space, "product", dim=64, seed=0).scenes(scenes), space, scenes, seeds=(0,))
+    )
+    assert text.count("\n") == 8
+    assert "shuffled" in text

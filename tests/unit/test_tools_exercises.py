@@ -254,12 +254,16 @@ def test_expect_equal_has_no_tolerance():
         expect_equal(0.5, 0.5000001)
 
 
+def forgets_to_return(_):
+    return None
+
+
 @pytest.mark.parametrize("name", sorted(exercises.CHECKS))
 @pytest.mark.parametrize(
     "answer",
     [
         lambda *a, **k: 0,
-        lambda *a, **k: None,
+        lambda *a, **k: forgets_to_return(a),
         lambda *a, **k: "x",
         lambda *a, **k: 1 / 0,
         lambda: 0,

@@ -99,6 +99,16 @@ class ProbeResult:
         known = list(dict.fromkeys((r.head, r.labels, r.scenes) for r in self.rows))
         raise KeyError(f"no row {(head, labels, scenes)}; there are {known}")
 
+    def __str__(self) -> str:
+        """Print a table of the held-out rows."""
+        lines = [f"{'head':14s} {'labels':9s} accuracy  95 % interval  chance   ties"]
+        lines += [
+            f"{r.head:14s} {r.labels:9s} {r.accuracy:8.3f}  {r.low:.3f} – {r.high:.3f}  {r.chance:.4f}  {r.ties:.3f}"
+            for r in self.rows
+            if r.scenes == "held-out"
+        ]
+        return "\n".join(lines)
+
     def as_dicts(self) -> list[dict[str, Any]]:
         """Give the rows as dictionaries for a table or JSON: NaN becomes None."""
         return [
