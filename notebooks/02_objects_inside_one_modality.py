@@ -356,6 +356,9 @@ plots.gallery(anywhere.render(examples), captions(space, examples))
 #
 # The paper's caption set has 20 attributes and 20 nouns: 400 objects and all 160,000 ordered pairs. Encoding them takes
 # two CPU cores most of an hour, so the table below is read from a file of results; `RERUN = True` computes it again.
+#
+# (fig-full-size)=
+# **Table.** Probes on all 160,000 captions, 64,000 of them to fit.
 
 # %% tags=["hide-input"]
 if RERUN or PRESET == "paper":
@@ -376,12 +379,13 @@ lines += ["| encoder | labels | concepts | objects | chance (objects) |", "|---|
 found = {(r["encoder"], r["labels"], r["head"]): r for r in full["rows"] if r["scenes"] == "held-out"}
 for name, labels in dict.fromkeys((r["encoder"], r["labels"]) for r in full["rows"]):
     c, o = found[name, labels, ALL_CONCEPTS], found[name, labels, OBJECTS]
-    lines.append(f"| {name} | {labels} | {c['accuracy']:.3f} | {o['accuracy']:.3f} | {o['chance']:.5f} |")
-lines.append("| *paper*: CLIP ViT-B/32 | true | 1.00 | 1.00 | |")
+    lines.append(f"| {name} | {labels} | {c['accuracy']:.4f} | {o['accuracy']:.4f} | {o['chance']:.6f} |")
+lines.append("| *paper*: CLIP ViT-B/32 | true | 1.00 | 1.00 | – |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# At this size each object has a probe of its own among 400, and chance is one in eighty thousand.
+# With 400 objects, chance is one in eighty thousand. MiniLM's objects are read off in 99 of 100 scenes, and again the
+# untrained network is no worse.
 ##
 # ## What this shows, and what it does not
 #
@@ -417,38 +421,45 @@ if PRESET != "smoke":  # at smoke size there is too little to fit on
 
 NEAR = 0.1  # a number "holds" when it is at most this far below the paper's; fixed before the first run
 
-for modality, specs in (("captions", TEXT_ENCODERS), ("pictures", PICTURE_ENCODERS)):
-    space, n = (
-        (caption_space, len(caption_scenes))
-        if modality == "captions"
-        else (picture_space, len(picture_scenes))
+
+def claim(modality, recognition, spec, row, *, n_objects, n_scenes, preset, figure):
+    """Record one number beside the paper's; ``row``: accuracy, low, high, or None where it was not run."""
+    published = PAPER[modality][recognition]
+    verdict = "not run here" if not row else "holds" if row[0] >= published - NEAR else "does not hold"
+    record_claim(
+        Claim(
+            id=f"probe-{modality}-{'objects' if recognition == OBJECTS else 'concepts'}",
+            finding="F2",
+            claim=SAID[recognition].format(modality),
+            paper=published if spec.startswith("open_clip:") else f"{published:.2f} (CLIP ViT-B/32)",
+            ours=row[0] if row else None,
+            interval=row[1:] if row else None,
+            encoder=spec,
+            data=f"{modality}, {n_objects} objects, {n_scenes:,} scenes, 40 % to fit",
+            preset=preset,
+            verdict=verdict,
+            figure=f"{PAGE}#{figure}",
+        )
     )
-    for spec in specs:
-        if spec.startswith("random:"):
-            continue  # a baseline, not a claim
-        for recognition in (ALL_CONCEPTS, OBJECTS):
-            result = probed[modality].get(NAMES.get(spec, spec))
-            row = result and result.row(recognition)
-            published = PAPER[modality][recognition]
-            record_claim(
-                Claim(
-                    id=f"probe-{modality}-{'objects' if recognition == OBJECTS else 'concepts'}",
-                    finding="F2",
-                    claim=SAID[recognition].format(modality),
-                    paper=published if spec.startswith("open_clip:") else f"{published:.2f} (CLIP ViT-B/32)",
-                    ours=row.accuracy if row else None,
-                    interval=(row.low, row.high) if row else None,
-                    encoder=spec,
-                    data=f"{modality}, {space.n_possible_objects} objects, {n} scenes, 40 % to fit",
-                    preset=PRESET,
-                    verdict="not run here"
-                    if not row
-                    else "holds"
-                    if row.accuracy >= published - NEAR
-                    else "does not hold",
-                    figure=f"{PAGE}#fig-probes",
-                )
-            )
+
+
+for recognition in (ALL_CONCEPTS, OBJECTS):
+    for modality, specs, space, n in (
+        ("captions", TEXT_ENCODERS, caption_space, len(caption_scenes)),
+        ("pictures", PICTURE_ENCODERS, picture_space, len(picture_scenes)),
+    ):
+        for spec in specs:
+            if not spec.startswith("random:"):  # that is a baseline, not a claim
+                result = probed[modality].get(NAMES.get(spec, spec))
+                row = interval(result.row(recognition)) if result else None
+                sizes = {"n_objects": space.n_possible_objects, "n_scenes": n}
+                claim(modality, recognition, spec, row, **sizes, preset=PRESET, figure="fig-probes")
+    for spec in TEXT_ENCODERS:
+        row = found.get((NAMES.get(spec, spec), "true", recognition))
+        if row and not spec.startswith("random:"):
+            row = row["accuracy"], row["low"], row["high"]
+            sizes = {"n_objects": 400, "n_scenes": 160_000}
+            claim("captions", recognition, spec, row, **sizes, preset="paper", figure="fig-full-size")
 
 # %% [markdown]
 # (exercises-objects-inside-one-modality)=
