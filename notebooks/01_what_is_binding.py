@@ -27,10 +27,15 @@
 import sys
 
 if "google.colab" in sys.modules:  # Colab keeps its own torch and numpy
+    import os
     import subprocess
 
-    package = "conceptbind[encoders,notebooks] @ git+https://github.com/conceptbind/conceptbind@main"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)
+    repository, clone = "https://github.com/conceptbind/conceptbind", "conceptbind-repository"
+    if not os.path.exists(clone):
+        subprocess.run(["git", "clone", "--quiet", "--depth=1", repository, clone], check=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", f"./{clone}[encoders,notebooks]"]
+    subprocess.run(install, check=True)
+    os.environ["CONCEPTBIND_RESULTS"] = os.path.abspath(f"{clone}/results")
 
 from conceptbind import notebook
 
@@ -309,7 +314,7 @@ def claim(id, text, embedding, group, which, expected):
             id=id,
             finding="T",
             claim=text,
-            paper=expected,
+            paper=None,  # the definitions say what to expect; the paper reports no toys
             ours=ours,
             interval=(low, high),
             encoder=f"planted: {embedding}",

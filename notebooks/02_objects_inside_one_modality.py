@@ -32,10 +32,15 @@
 import sys
 
 if "google.colab" in sys.modules:  # Colab keeps its own torch and numpy
+    import os
     import subprocess
 
-    package = "conceptbind[encoders,notebooks] @ git+https://github.com/conceptbind/conceptbind@main"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)
+    repository, clone = "https://github.com/conceptbind/conceptbind", "conceptbind-repository"
+    if not os.path.exists(clone):
+        subprocess.run(["git", "clone", "--quiet", "--depth=1", repository, clone], check=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", f"./{clone}[encoders,notebooks]"]
+    subprocess.run(install, check=True)
+    os.environ["CONCEPTBIND_RESULTS"] = os.path.abspath(f"{clone}/results")
 
 from conceptbind import notebook
 
@@ -209,8 +214,8 @@ lines = ["| | | concepts | objects | chance (objects) | scenes judged |", "|---|
 for modality in probed:
     for name, (c, o) in rows_of(modality).items():
         lines.append(
-            f"| {modality} | {name} | {c.accuracy:.3f} [{c.low:.3f}, {c.high:.3f}] "
-            f"| {o.accuracy:.3f} [{o.low:.3f}, {o.high:.3f}] | {o.chance:.4f} | {o.n_scenes:.0f} |"
+            f"| {modality} | {name} | {c.accuracy:.3f} [{c.low:.2f}, {c.high:.2f}] "
+            f"| {o.accuracy:.3f} [{o.low:.2f}, {o.high:.2f}] | {o.chance:.4f} | {o.n_scenes:.0f} |"
         )
 Markdown("\n".join(lines))
 
@@ -222,8 +227,8 @@ Markdown("\n".join(lines))
 # holds here, on encoders that the paper did not use.
 #
 # **But look at the random-init row.** A CLIP that was never trained does just as well. Whatever put the objects there, it
-# was not learning. A deep network with random weights scrambles *what* with *where*, and a linear reader that is
-# trained on top can unscramble it. So this experiment shows that one modality does not *lose* the objects. It does not
+# was not learning. One way to think of it: a deep network with random weights scrambles *what* with *where*, and a linear
+# reader that is trained on top can unscramble it. So this experiment shows that one modality does not *lose* the objects. It does not
 # show that training taught the model to bind. We come back to this below.
 #
 # ## Question the embedding yourself
@@ -345,10 +350,12 @@ widgets.explore(
 plots.gallery(anywhere.render(examples), captions(space, examples))
 
 # %% [markdown]
-# Now training shows. On captions MiniLM keeps a clear lead over the untrained network, and both lose much with the third
-# object. On pictures a third object in its fixed place hardly troubles the untrained network, but *anywhere* undoes it:
-# its object recognition falls below that of a bag of concepts, and even the concepts are lost. What looked like
-# binding was a seating plan. EfficientNet, which has learned to find a shape wherever it is, keeps about two thirds.
+# Now the two networks differ. On captions MiniLM keeps a clear lead over the untrained network, and both lose much with
+# the third object. On pictures a third object in a fixed place hardly troubles the untrained network, but *anywhere*
+# undoes it: its object recognition falls far below what a bag of concepts reached above, and its concept recognition
+# falls with it. EfficientNet keeps about two thirds of both. So the untrained network's near-perfect row was a matter
+# of fixed places, a seating plan, at least for the most part. How much of EfficientNet's is, this figure cannot say: it
+# too loses a third when the places go, and it had few scenes to fit on.
 #
 # So when someone shows you that objects can be read off an embedding, ask whether the objects had fixed places.
 #

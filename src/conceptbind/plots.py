@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib as mpl
@@ -148,7 +149,7 @@ def gallery(
     ax: Axes
     for ax, picture, title in zip(axes.flat, pictures, titles, strict=False):
         ax.imshow(picture.permute(1, 2, 0).numpy())
-        ax.set_title(title, size=10)
+        ax.set_title(textwrap.fill(title, 48 // columns), size=10)
     return _closed(fig)
 
 
