@@ -9,13 +9,12 @@ largest resident set of this process, the embeddings and the library included.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import resource
+import sys
 import time
-from pathlib import Path
 
 import torch
+from common import write_report
 
 from conceptbind.analysis.probing import probe
 from conceptbind.planted import planted_encoders
@@ -23,12 +22,12 @@ from conceptbind.scenes import factorial_scenes
 from conceptbind.spaces import CAPTIONS_20
 
 LIMIT_GB = 4.0
-OUT = Path(__file__).parent / "results" / "probe_memory.json"
 
 
 def peak_gb() -> float:
-    """Give the largest resident set so far (Linux counts it in KiB)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    """Give the largest resident set so far (Linux counts it in KiB, macOS in bytes)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def main() -> None:
@@ -68,11 +67,7 @@ def main() -> None:
         "objects": result.row("objects").accuracy,
         "converged": all(row.converged for row in result.rows),
     }
-    print(json.dumps(report, indent=1))
-    OUT.parent.mkdir(exist_ok=True)
-    temporary = OUT.with_suffix(".tmp")
-    temporary.write_text(json.dumps(report, indent=1) + "\n")
-    os.replace(temporary, OUT)
+    write_report("probe_memory", report)
     assert report["peak_gb"] < LIMIT_GB, f"peak {report['peak_gb']:.2f} GB is above {LIMIT_GB} GB"
 
 

@@ -14,9 +14,9 @@ import argparse
 import json
 import os
 import time
-from pathlib import Path
 
 import torch
+from common import write_report
 
 from conceptbind.analysis.probing import L2_GRID, probe
 from conceptbind.analysis.recognition import concept_recognition, head_labels, heads, object_recognition
@@ -24,7 +24,6 @@ from conceptbind.scenes import captions, factorial_scenes, scene_split
 from conceptbind.spaces import CLEVR_2D
 
 EPOCHS, LEARNING_RATE = 10_000, 1e-2
-OUT = Path(__file__).parent / "results" / "probes.json"
 
 
 def encode(texts: list[str]) -> torch.Tensor:
@@ -108,10 +107,7 @@ def main() -> None:
         "l2_grid": L2_GRID,
         "runs": runs,
     }
-    OUT.parent.mkdir(exist_ok=True)
-    temporary = OUT.with_suffix(".tmp")
-    temporary.write_text(json.dumps(report, indent=1) + "\n")
-    os.replace(temporary, OUT)
+    write_report("probes", report)
 
 
 def _mean(values) -> float:

@@ -7,12 +7,11 @@ Both run on the same threads with the same batch size; prints the ratio and the 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from common import write_report
 
 from conceptbind.encoders import load
 from conceptbind.provenance import provenance
@@ -71,9 +70,7 @@ def main() -> None:
         print(f"{name:24}{seconds:10.2f}{len(texts) / seconds:12.0f}")
     print(f"{'ratio':24}{report['ratio']:9.1f}x")
     print(f"{'max abs difference':24}{report['max_abs_difference']:10.1e}")
-    out = Path(__file__).parent / "results" / "text_encoding.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(report, indent=2) + "\n")
+    write_report("text_encoding", report)
 
 
 def _timed(function: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, float]:

@@ -78,7 +78,7 @@ plots.gallery(FlatRenderer(space).render(twins), captions(space, twins))
 # %% [markdown]
 # A person has no trouble here. For an embedding model the difference is easy to lose: the two captions contain *exactly
 # the same words*, the two pictures nearly the same patches of colour and the same outlines. A model that records which
-# words occur, and nothing else, is blind to it. Psychologists know the same question as the *binding problem*
+# words occur, and nothing else, is blind to it. Psychology and neuroscience know the same question as the *binding problem*
 # {cite:p}`treisman1980feature,vandermalsburg1981correlation`, and it has followed neural networks ever since
 # {cite:p}`smolensky1990tensor,greff2020binding`.
 #
@@ -122,12 +122,13 @@ print(f"{space.n_possible_objects}² = {len(scenes)} ordered scenes of two objec
 # | **memorised objects** | $B(s) = \sum_i w_{o_i}$ | a vector for each *object* |
 #
 # The product is taken number by number. It is what ties the parts together: $v_{\text{red}} \odot v_{\text{circle}}$
-# has nothing in common with $v_{\text{red}} \odot v_{\text{square}}$ {cite:p}`plate1995hrr`. The third way has no
-# structure at all. It is a table with one random entry an object.
+# is nearly orthogonal to $v_{\text{red}} \odot v_{\text{square}}$ {cite:p}`plate1995hrr`. The third way has no
+# structure at all. It is a table with one random entry an object; asked for *red*, it averages the entries of the red
+# objects it knows. (Here $\lambda = 1$, and the vectors have 512 entries.)
 #
-# The scene is embedded by one encoder and the query by another, as a picture and a caption are. Both know half of
-# the objects from training, and there they agree. On the other half each must go by what it has learned: a formula
-# carries over, a table has no entry, so each encoder makes up its own.
+# The scene is embedded by one encoder and the query by another, as a picture and a caption are. The two must agree on what
+# an object's vector is. A formula makes them agree on every object. Two tables can agree only on the objects that both
+# have seen, here half of them, drawn at random; for the others each made up an entry of its own.
 #
 # **Try it.** Choose an object, change its colour or shape. Then press *swap colours* under each of the three
 # embeddings, and watch the bars of the object queries.
@@ -208,7 +209,7 @@ def bars(embedding, coverage):
 widgets.explore(
     bars,
     embedding=ipywidgets.ToggleButtons(options=list(KINDS)),
-    coverage=COVERAGES,
+    coverage=ipywidgets.SelectionSlider(options=COVERAGES, value=0.5),
     alt=lambda embedding, coverage: (
         f"Bars for {embedding} at coverage {coverage:g}: "
         + "; ".join(
@@ -220,13 +221,13 @@ widgets.explore(
 )
 
 # %% [markdown]
-# {term}`Coverage <coverage>` is the share of the 24 objects that the two encoders were trained on. Read the figure like
-# this:
+# {term}`Coverage <coverage>` is the share of the 24 objects on which the two tables agree. The formulas need no training,
+# so coverage cannot change them. Read the figure like this:
 #
 # - **Bag of concepts**: perfect on concepts, and far from perfect on objects, *at any coverage, on train scenes as
-#   well*. More training does not help: it is not a matter of what was seen.
-# - **Per-object product**: near perfect on both, everywhere. What the encoders know of *red* and of *circle* is enough
-#   for a *red circle* that they never met.
+#   well*. It is not a matter of what was seen.
+# - **Per-object product**: near perfect on both, everywhere. The vectors of *red* and of *circle* are enough for a *red
+#   circle* that was never met.
 # - **Memorised objects**: perfect on train scenes, lost on held-out ones, where not even the concepts are found. It binds
 #   what it has seen.
 #
@@ -345,7 +346,8 @@ claim(
 # (exercises-what-is-binding)=
 # ## Exercises
 #
-# Fill in the `...`, run the cell, then run the check below it. It names the likely mistake.
+# Fill in the `...`, run the cell, then run the check below it; it names the likely mistake. On this page nothing runs: open
+# the chapter in Colab (the rocket at the top) or on your machine.
 #
 # **1. Make the twin** (easy, 5 minutes). `scenes` has shape `(scene, slot, concept)`; concept 0 is the colour.
 # Exchange the colours of slots 0 and 1, and leave `scenes` itself as it is.

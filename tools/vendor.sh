@@ -11,7 +11,7 @@ cd "$tmp"
 get() {
   local file sum
   file=$(npm pack --silent "$1@$2")
-  sum=$(openssl dgst -sha512 -binary "$file" | base64 -w0)
+  sum=$(openssl dgst -sha512 -binary "$file" | openssl base64 -A)
   [ "$sum" = "$3" ] || { echo "$1@$2: sha512-$sum is not the pinned sha512-$3" >&2; exit 1; }
   mkdir -p "$1"
   tar xzf "$file" -C "$1" --strip-components=1
@@ -28,7 +28,7 @@ mathjax=$assets/mathjax
 rm -rf "$widgets/@jupyter-widgets" "$mathjax" "$assets/licences"
 mkdir -p "$widgets/$manager/dist" "$mathjax"/{output/chtml/fonts/woff-v2,input/tex/extensions} "$assets/licences"
 # Text files: lines without trailing blanks, one newline at the end, so that `git diff --check` stays quiet.
-tidy() { sed -e 's/[ \t\r]*$//' "$1" >"$2"; }
+tidy() { tr -d '\r' <"$1" | sed -e 's/[[:space:]]*$//' >"$2"; }
 
 cp requirejs/require.js $manager/dist/embed-amd.js "$widgets/"
 cp anywidget/dist/index.js "$widgets/anywidget.js"

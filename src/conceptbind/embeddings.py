@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,10 +23,10 @@ from torch import Tensor
 
 from conceptbind.cache import cached_rows, replacing
 from conceptbind.datasets.labelled import ImageFiles, LabelledScenes
-from conceptbind.encoders.base import Encoder, EncoderError
+from conceptbind.encoders.base import CheckedEncoder, Encoder, EncoderError
 from conceptbind.kernels.encoding import prefetch
 from conceptbind.provenance import digest, provenance, tensor_digest, versions
-from conceptbind.scenes import ConceptSpace, captions
+from conceptbind.scenes import ConceptSpace, captions, check_scenes
 
 CAPTIONS_PER_SHARD = 8192
 # Bounds the pictures in memory at once: 512 of 320 x 240 are 118 MB.
@@ -63,15 +64,18 @@ class EmbeddingSet:
 
     def __post_init__(self) -> None:
         e, s = self.embeddings, self.scenes
+        if not isinstance(e, Tensor):
+            raise ValueError(
+                f"embeddings must be a float32 tensor (scene, dim); got {type(e).__name__}: use "
+                "torch.as_tensor(embeddings).float()"
+            )
         if e.ndim != 2 or e.dtype != torch.float32:
             raise ValueError(f"embeddings must be float32 (scene, dim); got {e.dtype} {tuple(e.shape)}")
-        if s.ndim != 3 or s.dtype != torch.int64:
-            raise ValueError(f"scenes must be int64 (scene, slot, concept); got {s.dtype} {tuple(s.shape)}")
+        check_scenes(self.space, s, may_be_empty=True)
         if len(e) != len(s):
             raise ValueError(f"{len(e)} embeddings but {len(s)} scenes: give one scene for each embedding")
         if not len(e):
             raise ValueError("an embedding set needs at least one scene; got none")
-        self.space.check(s)
         bad = (~e.isfinite()).any(1).nonzero().squeeze(1).tolist()
         if bad:
             raise ValueError(
@@ -97,7 +101,8 @@ class EmbeddingSet:
     def subset(self, keep: Bool[Tensor, "scene"] | Int[Tensor, "kept"]) -> EmbeddingSet:
         """Keep the scenes where a mask is true, or those at the given indices, in their order.
 
-        Raises ValueError when the mask has another length, an index is out of range, or nothing is left.
+        Raises ValueError when the mask has another length, an index is out of range or repeated, or nothing is
+        left.
         """
         if keep.dtype == torch.bool:
             if keep.shape != (self.n_scenes,):
@@ -108,6 +113,11 @@ class EmbeddingSet:
         if int(keep.min()) < 0 or int(keep.max()) >= self.n_scenes:
             raise ValueError(
                 f"scene indices run from 0 to {self.n_scenes - 1}; got {int(keep.min())} to {int(keep.max())}"
+            )
+        if len(keep.unique()) < len(keep):
+            raise ValueError(
+                f"{len(keep) - len(keep.unique())} scene indices are repeated: give each once. A mask must be bool: "
+                "keep.bool()"
             )
         note = {"kept": len(keep), "of": self.n_scenes, "sha256": tensor_digest({"keep": keep})}
         subsets = [*self.provenance.get("subsets", []), note]
@@ -193,6 +203,7 @@ def encode_captions(
     changes results by rounding only. Encoders whose weights cannot be identified are not cached.
     """
     _require(encoder, "text")
+    check_scenes(space, scenes)
     texts = captions(space, scenes, template=template, joiner=joiner)
     position = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     unique = list(position)
@@ -239,9 +250,15 @@ def encode_pictures(
     ``copy``: 0, 1, ... give pictures of the same scenes with other jitter.
     Cached as in :func:`encode_captions`; the key holds the renderer's class and settings, the copy and the
     scenes.
-    Raises ValueError when ``renderer.settings`` cannot be written as JSON.
+    Raises ValueError when ``renderer.settings`` cannot be written as JSON, or the renderer has another space.
     """
     _require(encoder, "image")
+    check_scenes(space, scenes)
+    drawn_space = getattr(renderer, "space", space)
+    if drawn_space != space:
+        raise ValueError(
+            f"the renderer draws the space {drawn_space}, the scenes are labelled by {space}: give both one space"
+        )
     drawn_by = {"class": f"{type(renderer).__module__}.{type(renderer).__qualname__}", **renderer.settings}
     try:
         digest(drawn_by)
@@ -303,7 +320,7 @@ def encode_folder(
     _require(encoder, "image")
     n_pictures, images = len(data.images), data.images
     contents = functools.cache(images.sha256)
-    opened_by = {"as": "RGB, upright", **versions("pillow")}
+    opened_by = {"as": "8-bit RGB, upright", **versions("pillow")}
 
     def describe(low: int, high: int) -> dict[str, Any]:
         files = [contents(i) for i in range(low, high)]
@@ -359,8 +376,9 @@ def _stacked(files: ImageFiles) -> UInt8[Tensor, "picture 3 h w"]:
 
 
 def _record(encoder: Encoder, data: dict[str, Any]) -> dict[str, Any]:
+    changed = _changes(encoder)
     return {
-        "encoder": encoder.provenance,
+        "encoder": {**encoder.provenance, **({"changed": changed} if changed else {})},
         "data": data,
         "normalised": False,
         "software": provenance(device=encoder.device),
@@ -368,7 +386,18 @@ def _record(encoder: Encoder, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _identified(encoder: Encoder) -> bool:
-    return encoder.provenance.get("weights_sha256") is not None
+    changed = _changes(encoder)
+    if changed is not None:
+        warnings.warn(
+            f"{encoder.name} is no longer what was loaded: {changed}. Its embeddings are computed, and neither "
+            "read from the cache nor kept there",
+            stacklevel=3,
+        )
+    return changed is None and encoder.provenance.get("weights_sha256") is not None
+
+
+def _changes(encoder: Encoder) -> str | None:
+    return encoder.changes() if isinstance(encoder, CheckedEncoder) else None
 
 
 def _require(encoder: Encoder, modality: str) -> None:

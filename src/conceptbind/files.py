@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,15 @@ def from_file(
     Raises FileNotFoundError for a missing file, and ValueError, naming file, line and column, for anything
     that does not fit.
     """
-    path = Path(embeddings)
+    path = Path(embeddings).expanduser()
     arrays = _read_arrays(path)
     if isinstance(arrays, EmbeddingSet):
         if labels is not None:
             raise ValueError(f"{path} holds its own scenes: leave out labels")
+        if space is not None and space != arrays.space:
+            raise ValueError(
+                f"{path} holds scenes of {arrays.space}, not of {space}: leave out space, or give that"
+            )
         return arrays
     if labels is None:
         labels = arrays.get("scenes")
@@ -81,22 +87,17 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray] | EmbeddingSet:
     if not path.is_file():
         raise FileNotFoundError(f"no file of embeddings at {path.absolute()}")
     try:
-        if path.suffix == ".npy":
-            arrays = {"embeddings": np.load(path, allow_pickle=False)}
-        elif path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files if name in ("embeddings", "scenes")}
-        else:
-            with safe_open(path, framework="pt") as file:
-                if (file.metadata() or {}).get("format") == FILE_FORMAT:
-                    return EmbeddingSet.load(path)
-                wanted = [n for n in file.keys() if n in ("embeddings", "scenes")]
-                tensors = {n: file.get_tensor(n) for n in wanted}
-                arrays = {n: (t.float() if t.is_floating_point() else t).numpy() for n, t in tensors.items()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read (arrays of Python objects are refused): {error}") from None
+        names, arrays = _of_safetensors(path) if path.suffix == ".safetensors" else _of_numpy(path)
+    except (SafetensorError, OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        # numpy takes whatever it does not know for a pickle, and advises to allow those.
+        if "Object arrays" in str(error):
+            raise ValueError(f"{path} cannot be read: arrays of Python objects are refused") from None
+        detail = "" if "pickle" in str(error) else f" ({error})"
+        raise ValueError(f"{path} is damaged, or no {path.suffix} file{detail}: write it again") from None
+    if arrays is None:
+        return EmbeddingSet.load(path)
     if "embeddings" not in arrays:
-        raise ValueError(f"{path} has no array named 'embeddings'")
+        raise ValueError(f"{path} has no array named 'embeddings'; it has {names}")
     found = arrays["embeddings"]
     if found.ndim != 2 or not np.issubdtype(found.dtype, np.floating):
         raise ValueError(
@@ -105,16 +106,40 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray] | EmbeddingSet:
     return arrays
 
 
+def _of_numpy(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    with path.open("rb") as file:  # given a path, numpy leaves a damaged file open
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return ["embeddings"], {"embeddings": loaded}
+        return loaded.files, {n: loaded[n] for n in loaded.files if n in ("embeddings", "scenes")}
+
+
+def _of_safetensors(path: Path) -> tuple[list[str], dict[str, np.ndarray] | None]:
+    """Give the names and the arrays, or None for a file of our own."""
+    with safe_open(path, framework="pt") as file:
+        names = list(file.keys())
+        if (file.metadata() or {}).get("format") == FILE_FORMAT:
+            return names, None
+        tensors = {n: file.get_tensor(n) for n in names if n in ("embeddings", "scenes")}
+    return names, {n: (t.float() if t.is_floating_point() else t).numpy() for n, t in tensors.items()}
+
+
 def _scenes_of_array(
     labels: Any, space: ConceptSpace | None
 ) -> tuple[Int[Tensor, "scene slot concept"], ConceptSpace]:
-    scenes = torch.as_tensor(np.asarray(labels))
-    if scenes.ndim != 3 or scenes.is_floating_point() or not scenes.numel():
+    try:
+        found = np.asarray(labels)
+    except ValueError:
         raise ValueError(
-            f"labels must be integers (scene, slot, concept); got {scenes.dtype} {tuple(scenes.shape)}. "
-            "Scenes of one object have one slot: labels[:, None, :]"
+            "labels must be integers (scene, slot, concept); got lists of unequal lengths: give every scene the "
+            "same number of objects"
+        ) from None
+    if found.ndim != 3 or not np.issubdtype(found.dtype, np.integer) or not found.size:
+        raise ValueError(
+            f"labels must be integers (scene, slot, concept); got {found.dtype} {found.shape}. "
+            "Scenes of one object have one slot: labels[:, None, :]; names of values belong in a CSV file"
         )
-    scenes = scenes.long()
+    scenes = torch.from_numpy(found.astype(np.int64))
     if space is None:
         if int(scenes.min()) < 0:
             raise ValueError(f"value indices start at 0; got {int(scenes.min())}")

@@ -21,6 +21,8 @@ from conceptbind.scenes import ConceptSpace
 COLUMNS = "object{slot}_{concept}"
 """How the label columns are called; slots count from 1."""
 
+SEPARATORS = {";": "semicolons", "\t": "tabs"}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -44,8 +46,6 @@ class Table:
 
     def lacks(self, wanted: str, advice: str = "") -> ValueError:
         """Make the error for a column that is not there."""
-        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
-            advice = "; the columns must be separated by commas"
         return ValueError(f"{self.path} has no column {wanted}; it has {list(self.columns)}{advice}")
 
     def error(self, row: int, problem: str) -> ValueError:
@@ -78,7 +78,7 @@ def read_labels(
 
 def read_table(path: str | Path) -> Table:
     """Read a CSV file. Raises FileNotFoundError when it is missing, ValueError when it is not a table."""
-    path = Path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"no label file at {path.absolute()}")
     try:
@@ -97,6 +97,12 @@ def _parse(path: Path, reader: csv.DictReader[str]) -> Table:
     if not columns or repeated:
         what = f"names the columns {repeated} twice" if repeated else "is empty"
         raise ValueError(f"{path} {what}: its first line must name every column once")
+    found = [name for mark, name in SEPARATORS.items() if mark in columns[0]]
+    if len(columns) == 1 and found:
+        raise ValueError(
+            f"{path} has its columns separated by {found[0]}, the first line is {columns[0]!r}: separate them by "
+            "commas"
+        )
     reader.fieldnames = list(columns)
     rows, lines = [], []
     for row in reader:

@@ -74,6 +74,11 @@ def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
     return sha.hexdigest()
 
 
+def file_digest(path: Path) -> str:
+    """Hash the bytes of a file with sha256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @lru_cache(maxsize=1)
 def _git_state() -> tuple[str | None, bool | None]:
     here = Path(__file__).resolve()

@@ -203,6 +203,23 @@ class ConceptSpace:
         return torch.tensor([math.prod(self.n_values[k + 1 :]) for k in range(self.n_concepts)])
 
 
+def check_scenes(space: ConceptSpace, scenes: object, *, may_be_empty: bool = False) -> None:
+    """Raise ValueError unless these are scenes of the space: int64 (scene, slot, concept), in range."""
+    wanted = "scenes must be an int64 tensor (scene, slot, concept)"
+    if not isinstance(scenes, Tensor):
+        raise ValueError(f"{wanted}; got {type(scenes).__name__}: use torch.as_tensor(scenes).long()")
+    if scenes.dtype != torch.int64:
+        raise ValueError(f"{wanted}; got {scenes.dtype} {tuple(scenes.shape)}: use scenes.long()")
+    if scenes.ndim != 3:
+        advice = ". Objects become scenes of one slot by objects[:, None, :]" if scenes.ndim == 2 else ""
+        raise ValueError(f"{wanted}; got {scenes.dtype} {tuple(scenes.shape)}{advice}")
+    if not scenes.shape[1]:
+        raise ValueError(f"a scene needs at least one object; got shape {tuple(scenes.shape)}")
+    if not (may_be_empty or len(scenes)):
+        raise ValueError(f"no scene was given, shape {tuple(scenes.shape)}: give at least one")
+    space.check(scenes)
+
+
 def factorial_scenes(
     space: ConceptSpace, n_objects: int, *, repeats: Repeats = "allowed"
 ) -> Int[Tensor, "scene slot concept"]:
@@ -299,6 +316,7 @@ def captions(
     Raises ValueError when the template cannot be read, names an unknown concept or leaves one out, or when
     two objects get the same phrase.
     """
+    check_scenes(space, scenes, may_be_empty=True)
     shown, place = space.object_index(scenes).unique(return_inverse=True)
     phrases = [_phrase(space, obj, template) for obj in space.objects_from_index(shown).tolist()]
     if template is not None and not phrases:
@@ -351,7 +369,7 @@ class SceneKind(IntEnum):
 class ObjectSplit:
     """Hold the training objects of one space; the rest are held out.
 
-    Raises ValueError unless ``is_train`` has one entry for every possible object.
+    Raises ValueError unless ``is_train`` has one bool for every possible object.
     """
 
     space: ConceptSpace
@@ -359,6 +377,12 @@ class ObjectSplit:
     """Indexed by object index."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.is_train, Tensor) or self.is_train.dtype != torch.bool:
+            found = getattr(self.is_train, "dtype", type(self.is_train).__name__)
+            raise ValueError(
+                f"is_train must be a bool tensor, true for training objects; got {found}: numbers would be taken "
+                "for indices"
+            )
         if self.is_train.shape != (self.space.n_possible_objects,):
             raise ValueError(
                 f"is_train needs one entry for each of the {self.space.n_possible_objects:,} possible "
@@ -382,6 +406,7 @@ class ObjectSplit:
 
     def kinds(self, scenes: Int[Tensor, "scene slot concept"]) -> Int[Tensor, "scene"]:
         """Give the :class:`SceneKind` of every scene."""
+        check_scenes(self.space, scenes, may_be_empty=True)
         seen = self.is_train.to(scenes.device)[self.space.object_index(scenes)]
         kinds = torch.full((len(scenes),), int(SceneKind.MIXED), device=scenes.device)
         kinds[seen.all(1)] = int(SceneKind.TRAIN)

@@ -5,6 +5,7 @@ import json
 import os
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -278,7 +279,7 @@ def write_text(folder, text):
         ("filename,object1_colour\n", "has no line below its header"),
         (
             "filename;object1_colour\na.png;red\n",
-            "it has .*; the columns must be separated by commas|no column",
+            "separated by semicolons, the first line is .*: separate them by commas",
         ),
         ("filename,a,a\n", r"names the columns \['a'\] twice"),
         (
@@ -521,3 +522,12 @@ def test_clevr_shapes_are_read_by_index(tmp_path, flat, space):
         write_table(tmp_path / "labels.csv", [rows[0] | {"object1_shape_idx": wrong}, *rows[1:]])
         with pytest.raises(ValueError, match=rf"line 2: column 'object1_shape_idx': '{wrong}' is no value"):
             load_clevr(tmp_path, flat=flat)
+
+
+def test_a_sixteen_bit_picture_is_scaled_and_one_without_a_range_named(tmp_path):
+    Image.fromarray(np.full((2, 2), 40 * 257, np.uint16)).save(tmp_path / "deep.png")
+    Image.new("F", (2, 2), 0.5).save(tmp_path / "floats.tiff")
+    images = ImageFiles([tmp_path / "deep.png", tmp_path / "floats.tiff"])
+    assert images[0].getpixel((0, 0)) == (40, 40, 40)
+    with pytest.raises(ValueError, match=r"floats\.tiff .*mode 'F' does not say"):
+        images[1]

@@ -7,7 +7,9 @@ import sys
 import textwrap
 import threading
 import time
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -16,7 +18,7 @@ from conceptbind import embeddings as module
 from conceptbind.cache import default_cache_dir
 from conceptbind.embeddings import EmbeddingSet, encode_captions, encode_pictures
 from conceptbind.encoders import EncoderError, from_functions, load
-from conceptbind.scenes import ConceptSpace, captions, factorial_scenes, sample_scenes
+from conceptbind.scenes import ConceptSpace, captions, check_scenes, factorial_scenes, sample_scenes
 from conceptbind.spaces import CLEVR_2D
 
 SPACE = ConceptSpace(("colour", "shape"), (("red", "blue", "green"), ("circle", "square")))
@@ -382,3 +384,87 @@ def test_a_jittered_picture_does_not_depend_on_the_scenes_beside_it(tmp_path, sm
     backwards = encode_pictures(encoder, CLEVR_2D, scenes.flip(0), renderer, copy=1)
     assert torch.equal(e.embeddings, backwards.embeddings.flip(0))
     assert not torch.equal(e.embeddings, encode_pictures(encoder, CLEVR_2D, scenes, renderer).embeddings)
+
+
+# ---- inputs and models that would give wrong rows without notice
+
+
+@pytest.mark.parametrize(
+    ("scenes", "message"),
+    [
+        (SCENES.tolist(), "got list"),
+        (SCENES.numpy(), "got ndarray"),
+        (SCENES.float(), r"got torch\.float32"),
+        (SCENES.int(), r"got torch\.int32.*use scenes\.long"),
+        (SPACE.all_objects(), r"objects\[:, None, :\]"),
+        (SCENES[:, :0], "at least one object"),
+        (SCENES[:0], "no scene was given"),
+        (SCENES + 1, "concept 'colour' has 3 values"),
+    ],
+)
+def test_what_is_no_scene_is_said_so(scenes, message):
+    with pytest.raises(ValueError, match=message):
+        check_scenes(SPACE, scenes)
+
+
+def test_scenes_are_checked_before_anything_is_encoded(tmp_path):
+    counting = Counting()
+    for scenes in (SCENES[:0], SCENES.int()):
+        with pytest.raises(ValueError, match=r"no scene was given|must be an int64 tensor"):
+            encode_captions(counting.encoder, SPACE, scenes, cache_dir=tmp_path)
+        with pytest.raises(ValueError, match=r"no scene was given|must be an int64 tensor"):
+            encode_pictures(counting.encoder, SPACE, scenes, Painter(), cache_dir=tmp_path)
+    assert not counting.texts
+    assert not counting.images
+    with pytest.raises(ValueError, match="must be an int64 tensor"):
+        captions(SPACE, SCENES.int())
+    with pytest.raises(ValueError, match=r"float32 tensor .* got ndarray"):
+        # Past the type checks of the tests, which users do not have.
+        EmbeddingSet.__post_init__(SimpleNamespace(embeddings=np.zeros((36, 5)), scenes=SCENES, space=SPACE))
+
+
+def test_a_mask_of_numbers_is_no_subset():
+    with pytest.raises(ValueError, match=r"34 scene indices are repeated.*A mask must be bool"):
+        example().subset((torch.arange(36) % 2).long())
+
+
+def test_a_renderer_of_another_space_is_refused(tmp_path):
+    painter = Painter()
+    painter.space = ConceptSpace.of_sizes(3, 2)
+    with pytest.raises(ValueError, match=r"renderer draws .*'c0'.* labelled by .*'colour'"):
+        encode_pictures(Counting().encoder, SPACE, SCENES, painter, cache_dir=tmp_path)
+
+
+def _hook(model):
+    model.transformer.resblocks[0].register_forward_hook(lambda *_: None)
+
+
+def _in_place(model):
+    with torch.no_grad():
+        model.text_projection.mul_(2)
+
+
+def _replaced(model):
+    model.text_projection = torch.nn.Parameter(2 * model.text_projection.detach())
+
+
+@pytest.mark.parametrize(
+    ("touch", "reason"),
+    [
+        (_hook, r"resblocks\.0 has a forward hook"),
+        (_in_place, "weights were changed"),
+        (_replaced, "weights were changed"),
+        (torch.nn.Module.train, "training mode"),
+    ],
+)
+def test_a_model_changed_after_loading_is_not_cached(touch, reason, tmp_path):
+    encoder = load("random:ViT-M-32-alt", device="cpu")
+    singles = factorial_scenes(SPACE, 1)
+    encode_captions(encoder, SPACE, singles, cache_dir=tmp_path)
+    assert encoder.changes() is None
+    touch(encoder.model)
+    before = [p.stat().st_mtime_ns for p in shards(tmp_path)]
+    with pytest.warns(UserWarning, match=f"no longer what was loaded: .*{reason}"):
+        changed = encode_captions(encoder, SPACE, singles[:2], cache_dir=tmp_path)
+    assert [p.stat().st_mtime_ns for p in shards(tmp_path)] == before
+    assert "changed" in changed.provenance["encoder"]

@@ -8,10 +8,12 @@ from pathlib import Path
 import open_clip
 import open_clip.pretrained
 import pytest
+import tokenizers
 import torch
 from open_clip.transformer import QuickGELU
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerFast
 
 from conceptbind.encoders import EncoderError, WeightsNotFound, load, try_load
 from conceptbind.encoders.base import Encoder
@@ -241,7 +243,7 @@ def test_quickgelu_on_one_side_only_is_an_error_that_names_the_right_model(spec,
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("open_clip:ViT-B/32/openai", "spells an architecture with a slash; write open_clip:ViT-B-32/openai"),
+        ("open_clip:ViT-B/32/openai", "with a slash; write open_clip:ViT-B-32-quickgelu/openai"),
         ("random:ViT-B/32", "write random:ViT-B-32"),
         ("open_clip:ViT-B-33/openai", r"no architecture 'ViT-B-33'. Closest: ViT-B-32"),
         ("random:nonsense", "no architecture 'nonsense'"),
@@ -375,3 +377,42 @@ def test_loading_installs_no_log_handler(caplog):
     handlers = list(logging.getLogger().handlers)
     load(f"random:{TINY}").encode_texts(TEXTS)
     assert logging.getLogger().handlers == handlers
+
+
+def test_settings_that_the_weights_do_not_hold_are_known(checkpoint, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "open_clip_model.safetensors").write_bytes(checkpoint.read_bytes())
+    found = []
+    for heads in (2, 4):
+        config = {**CONFIG, "text_cfg": {**TEXT_CFG, "heads": heads}}
+        (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config}))
+        found.append(load(f"local-dir:{folder}").provenance)
+    assert found[0]["weights_sha256"] == found[1]["weights_sha256"]
+    assert found[0]["settings_sha256"] != found[1]["settings_sha256"]
+
+
+def test_torchs_advice_to_unpickle_is_not_passed_on(tmp_path):
+    torch.save({"a": Path("x")}, tmp_path / "bad.pt")
+    with pytest.raises(EncoderError, match="are never un-pickled") as caught:
+        load(f"open_clip:{TINY}/{tmp_path / 'bad.pt'}")
+    assert "weights_only" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pad", ["<pad>", "<eos>"])
+def test_a_text_cut_by_a_hugging_face_tokenizer_is_an_error(pad, checkpoint, tmp_path):
+    folder = tmp_path / "model"
+    words = {"<pad>": 0, "<eos>": 1, "<unk>": 2, "cat": 3}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.post_processor = tokenizers.processors.TemplateProcessing("$A <eos>", special_tokens=[("<eos>", 1)])
+    PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token=pad, eos_token="<eos>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    text = {**TEXT_CFG, "hf_tokenizer_name": "org/none"}
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": {**CONFIG, "text_cfg": text}}))
+    (folder / "open_clip_model.safetensors").write_bytes(checkpoint.read_bytes())
+    encoder = load(f"local-dir:{folder}")
+    assert encoder.tokenise(["cat " * 76]).shape == (1, 77)
+    with pytest.raises(EncoderError, match=r"a text has 78 tokens.* reads 77"):
+        encoder.tokenise(["cat", "cat " * 77])

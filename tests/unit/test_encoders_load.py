@@ -1,6 +1,7 @@
 """Specs, functions as encoders, and the checks of inputs that all encoders share."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,3 +151,44 @@ def test_digests_depend_on_content_only():
     assert tensor_digest({"x": x.view(2, 3).t()}) == tensor_digest({"x": x.view(2, 3).t().contiguous()})
     for other in ({"y": x}, {"x": x.view(2, 3)}, {"x": x.double()}, {"x": x + 1}, {"x": x, "y": x}):
         assert tensor_digest(other) != tensor_digest({"x": x})
+
+
+@pytest.mark.parametrize(
+    ("spec", "arguments", "message"),
+    [
+        (letters, {"device": "cuda"}, "do not reach into a function"),
+        (letters, {"precision": "bf16"}, "do not reach into a function"),
+        (Path("rows.npy"), {}, r"is a path.*conceptbind\.files\.from_file"),
+        (torch.nn.Linear(2, 2), {}, r"got a Linear.*from_functions"),
+        ("ViT-B/32", {}, "Did you mean 'open_clip:ViT-B-32-quickgelu/openai'"),
+        ("vit-b-32", {}, "Did you mean 'open_clip:ViT-B-32-quickgelu/openai'"),
+        ("hf-hub:", {}, "names no model"),
+        ("local-dir:", {}, "names no model"),
+        ("open_clip:/models/x.pt", {}, "without their architecture: write open_clip:<model>//models/x.pt"),
+    ],
+)
+def test_what_is_no_spec_says_what_to_write(spec, arguments, message):
+    with pytest.raises(EncoderError, match=message):
+        load(spec, **arguments)
+
+
+def test_pictures_of_the_first_call_have_the_size_that_is_given():
+    def fixed(images):
+        assert images.shape[2:] == (32, 48)
+        return brightness(images)
+
+    assert from_functions(images=fixed, name="fixed", image_size=(32, 48)).dim == 2
+    with pytest.raises(EncoderError, match=r"of \(224, 224\) pixels \(image_size=\.\.\. sets"):
+        from_functions(images=fixed, name="fixed")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (torch.zeros(2, 0), "dim at least 1"),
+        (torch.zeros(2, 3, dtype=torch.complex64), "gave complex numbers"),
+    ],
+)
+def test_rows_that_are_no_embeddings(rows, message):
+    with pytest.raises(EncoderError, match=message):
+        from_functions(texts=lambda _: rows, name="mine")

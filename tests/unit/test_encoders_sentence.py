@@ -77,3 +77,39 @@ def test_missing_models_say_what_to_do(monkeypatch, tmp_path):
         load(f"sentence:{tmp_path}/nowhere")
     with pytest.raises(EncoderError, match="names no model"):
         load("sentence:")
+
+
+def test_pooling_and_tokenizer_are_part_of_what_is_known_of_it(tmp_path, minilm):
+    folder = tmp_path / "copy"
+    minilm.model.save_pretrained(str(folder))
+    before = load(f"sentence:{folder}", device="cpu").provenance
+    assert load(f"sentence:{folder}", device="cpu").provenance == before
+    pooling = folder / "1_Pooling" / "config.json"
+    for file in (pooling, folder / "tokenizer_config.json"):
+        file.write_text(file.read_text() + "\n")
+        after = load(f"sentence:{folder}", device="cpu").provenance
+        assert after["weights_sha256"] == before["weights_sha256"]
+        assert after["settings_sha256"] != before["settings_sha256"]
+        before = after
+
+
+def test_the_packaged_model_is_found_in_any_case(minilm):
+    other = load("sentence:all-minilm-l6-v2", device="cpu")
+    assert other.provenance["weights_sha256"] == minilm.provenance["weights_sha256"]
+
+
+def test_encoding_leaves_it_as_it_was_loaded(minilm):
+    minilm.encode_texts(["a cat"])
+    assert minilm.changes() is None
+
+
+def test_a_cache_with_a_part_of_a_model_lacks_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    repo = tmp_path / "models--sentence-transformers--small"
+    snapshot = repo / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("abc")
+    (snapshot / "modules.json").write_text("[]")
+    with pytest.raises(WeightsNotFound, match="holds a part of the model only"):
+        load("sentence:small", cache_dir=tmp_path)

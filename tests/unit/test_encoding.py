@@ -21,7 +21,7 @@ from conceptbind.kernels.encoding import (
     encode_unique,
     prefetch,
 )
-from conceptbind.kernels.preprocessing import Preprocessing
+from conceptbind.kernels.preprocessing import Preprocessing, to_rgb
 
 CPU = torch.device("cpu")
 VISION = {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 16}
@@ -238,3 +238,17 @@ def test_grey_and_transparent_pictures_become_rgb():
 def test_a_crop_that_is_not_square_needs_a_size_before_it():
     with pytest.raises(ValueError, match="give resize_to"):
         Preprocessing((4, 8), "shortest", "bicubic", (0.0,) * 3, (1.0,) * 3)
+
+
+def test_sixteen_bits_palettes_and_transparency_become_rgb_before_resizing():
+    ramp = np.array([[0, 257, 40 * 257, 65535]], np.uint16)
+    assert np.asarray(to_rgb(Image.fromarray(ramp)))[0, :, 0].tolist() == [0, 1, 40, 255]
+    p = Preprocessing((24, 24), "squash", "bicubic", (0.0,) * 3, (1.0,) * 3)
+    photo, *_ = (picture.convert("RGB") for picture in real_pictures())
+    palette = photo.convert("P", palette=Image.Palette.ADAPTIVE)
+    seen_through = photo.copy()
+    seen_through.putalpha(Image.linear_gradient("L").resize(photo.size))
+    as_rgb = [palette.convert("RGB"), photo]
+    assert torch.equal(p.resize_pil([palette, seen_through]), p.resize_pil(as_rgb))
+    with pytest.raises(ValueError, match="mode 'F' does not say which number is white"):
+        p.resize_pil([Image.new("F", (4, 4))])

@@ -212,3 +212,57 @@ def test_missing_and_unknown_files(tmp_path):
         from_file(tmp_path / "none.npy")
     with pytest.raises(ValueError, match=r"expected one of \.npz"):
         from_file(tmp_path / "rows.pkl")
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_other_separators_are_named(mark, name, label_file):
+    label_file.write_text(f"object1_colour{mark}object1_shape\nred{mark}circle\n")
+    with pytest.raises(ValueError, match=f"separated by {name}, .*separate them by commas"):
+        read_labels(label_file)
+
+
+def test_damaged_files_are_named(tmp_path):
+    rows = tmp_path / "rows.npz"
+    np.savez(rows, embeddings=np.random.default_rng(0).normal(size=(100, 9)))
+    whole = rows.read_bytes()
+    spoilt = whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]
+    for content in (b"", whole[:50], whole[: len(whole) // 2], spoilt):
+        rows.write_bytes(content)
+        with pytest.raises(ValueError, match=r"rows\.npz is damaged, or no \.npz file") as caught:
+            from_file(rows, WANTED)
+        assert "pickle" not in str(caught.value)
+    (tmp_path / "rows.npy").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"rows\.npy is damaged"):
+        from_file(tmp_path / "rows.npy", WANTED)
+    np.savez(rows, features=np.zeros((3, 4)), names=np.array([None]))
+    with pytest.raises(ValueError, match=r"no array named 'embeddings'; it has \['features', 'names'\]"):
+        from_file(rows, WANTED)
+
+
+def test_an_own_file_keeps_its_space_and_its_message(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    example().save(tmp_path / "own.safetensors")
+    assert from_file("~/own.safetensors", space=SPACE).space == SPACE
+    with pytest.raises(ValueError, match="leave out space, or give that"):
+        from_file("~/own.safetensors", space=ConceptSpace.of_sizes(3, 2))
+    damaged = bytearray((tmp_path / "own.safetensors").read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "own.safetensors").write_bytes(damaged)
+    with pytest.raises(
+        ValueError, match=r"own\.safetensors is damaged: its checksum does not match"
+    ) as caught:
+        from_file(tmp_path / "own.safetensors")
+    assert "Python objects" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([[["red", "circle"]]] * 3), "got <U6 .*belong in a CSV file"),
+        ([[[0, 0]], [[0, 0], [1, 1]], [[0, 0]]], "lists of unequal lengths"),
+    ],
+)
+def test_labels_that_are_no_integers(labels, message, tmp_path):
+    np.save(tmp_path / "rows.npy", np.zeros((3, 4)))
+    with pytest.raises(ValueError, match=message):
+        from_file(tmp_path / "rows.npy", labels)

@@ -1,13 +1,15 @@
 """Probing recovers what was planted, and its controls sit at chance."""
 
+import inspect
 import json
 import math
 
 import pytest
 import torch
 
+from conceptbind.analysis import probing
 from conceptbind.analysis.probing import learning_curve, probe, probe_scores, select_l2
-from conceptbind.analysis.recognition import heads, object_recognition
+from conceptbind.analysis.recognition import concept_recognition, heads, object_recognition
 from conceptbind.kernels.probes import fit_probes
 from conceptbind.planted import planted_encoders
 from conceptbind.scenes import (
@@ -118,9 +120,71 @@ def test_scores_are_those_of_the_kernel():
 def test_the_test_scenes_do_not_influence_the_penalty_or_the_fit():
     x = PRODUCT.scenes(SCENES)
     train = scene_split(len(x), seed=0).unsqueeze(0)
-    other = torch.where(train[0].unsqueeze(1), x, torch.randn(x.shape))
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    other = torch.where(train[0].unsqueeze(1), x, noise)
     chosen = [select_l2(data, SPACE, SCENES, train, seeds=(0,)) for data in (x, other)]
     assert torch.equal(*chosen)
+    ours, theirs = (probe(data, SPACE, SCENES, seeds=(0,), controls=False) for data in (x, other))
+    for head in ("colour", "shape", "all concepts", "objects"):
+        assert ours.row(head, scenes="train") == theirs.row(head, scenes="train")
+    assert ours.row("objects").accuracy > theirs.row("objects").accuracy
+
+
+def test_validation_scenes_are_not_fitted_on(monkeypatch):
+    """Every fit of the choice is judged on training scenes that it did not see."""
+    fitted, judged = [], []
+    fit, margins = probing.fit_probes, probing._margins
+    monkeypatch.setattr(probing, "fit_probes", lambda *a, **k: fitted.append(a[3]) or fit(*a, **k))
+    monkeypatch.setattr(probing, "_margins", lambda *a: judged.append((a[1], a[5])) or margins(*a))
+    train = scene_split(len(SCENES), seed=0)
+    select_l2(PRODUCT.scenes(SCENES), SPACE, SCENES, train.unsqueeze(0), seeds=(0,), grid=(1e-3, 1e-2))
+    (masks,) = fitted
+    assert len(judged) == len(masks) == 5 * 2
+    for number, rows in judged:
+        assert bool(rows.any())
+        assert torch.equal(masks[number] | rows, train)
+        assert not bool((masks[number] & rows).any())
+
+
+def test_of_equal_penalties_the_largest_wins():
+    x = planted_encoders(SPACE, "product", dim=64, seed=0).scenes(SCENES)
+    train = scene_split(len(x), train_fraction=0.8, seed=0).unsqueeze(0)
+    grid = (1e-5, 1e-4, 1e-6)
+    for l2 in grid:
+        assert probe(x, SPACE, SCENES, train_fraction=0.8, seeds=(0,), l2=l2).row("objects").accuracy == 1
+    assert select_l2(x, SPACE, SCENES, train, seeds=(0,), grid=grid).tolist() == [[1e-4] * 3]
+
+
+def test_shuffled_labels_do_not_follow_the_split():
+    n = 1000
+    for seed in range(5):
+        train = scene_split(n, seed=seed)
+        order = probing._shuffle(n, seed)
+        assert not torch.equal(order, torch.randperm(n, generator=torch.Generator().manual_seed(seed)))
+        assert torch.equal(order.sort().values, torch.arange(n))
+        # The labels of any scenes are training scenes' as often as not: 5 standard errors.
+        for part in (train, ~train, torch.arange(n) < 400):
+            share = float(train[order][part].double().mean())
+            assert abs(share - 0.4) < 5 * math.sqrt(0.24 / int(part.sum()))
+
+
+def test_intervals_by_objects_when_asked():
+    x = planted_encoders(SPACE, "product", dim=64, seed=0, noise=1.0).scenes(SCENES)
+    options = {"seeds": (0,), "l2": 1e-3, "controls": False}
+    plain, clustered = (probe(x, SPACE, SCENES, cluster=c, **options).row("objects") for c in (False, True))
+    assert plain.accuracy == clustered.accuracy
+    assert clustered.high - clustered.low > plain.high - plain.low
+    test = ~scene_split(len(SCENES), seed=0)
+    scores = probe_scores(x, SPACE, SCENES, seed=0, l2=1e-3)[test]
+    found = object_recognition(SPACE, SCENES[test], scores, cluster=True)
+    assert (clustered.low, clustered.high) == pytest.approx((found.low, found.high))
+
+
+@pytest.mark.parametrize("name", ["objects", "all concepts"])
+def test_a_concept_named_as_a_row_of_the_table_is_refused(name):
+    space = ConceptSpace((name, "shape"), SPACE.values)
+    with pytest.raises(ValueError, match=f"'{name}'.* rename the concept"):
+        probe(PRODUCT.scenes(SCENES), space, SCENES)
 
 
 def test_select_l2_prefers_the_better_penalty():
@@ -204,16 +268,23 @@ def test_cuda_agrees_with_cpu():
         assert (a.accuracy, a.margin_mean) == pytest.approx((b.accuracy, b.margin_mean), abs=1e-6)
 
 
-def test_probe_scores_are_the_scores_that_probe_judges():
-    space = ConceptSpace.of_sizes(4, 3)
-    scenes = factorial_scenes(space, 2)
-    x = planted_encoders(space, "product", dim=64, seed=0).scenes(scenes)
-    scores = probe_scores(x, space, scenes, seed=3)
-    result = probe(x, space, scenes, seeds=(3,))
-    test = ~scene_split(len(scenes), train_fraction=0.4, seed=3)
-    found = object_recognition(space, scenes[test], scores[test])
-    assert found.accuracy == pytest.approx(result.row("objects").accuracy, abs=0.02)
-    assert found.accuracy > 0.9
+@pytest.mark.parametrize("l2", [None, 1e-3])
+def test_probe_scores_are_the_scores_that_probe_judges(l2):
+    x = planted_encoders(SPACE, "product", dim=64, seed=0, noise=3.0).scenes(SCENES)
+    scores = probe_scores(x, SPACE, SCENES, seed=3, l2=l2)
+    result = probe(x, SPACE, SCENES, seeds=(3,), l2=l2, controls=False)
+    test = ~scene_split(len(SCENES), train_fraction=0.4, seed=3)
+    concepts = concept_recognition(SPACE, SCENES[test], scores[test])
+    found = {
+        **concepts.by_concept,
+        "all concepts": concepts.overall,
+        "objects": object_recognition(SPACE, SCENES[test], scores[test]),
+    }
+    for head, expected in found.items():
+        row = result.row(head)
+        assert 0 < row.accuracy < 1
+        for key, value in expected.as_dict().items():
+            assert getattr(row, key) == pytest.approx(value, rel=1e-5), (head, key)
 
 
 def test_a_result_prints_a_table_of_held_out_rows():
@@ -224,3 +295,46 @@ def test_a_result_prints_a_table_of_held_out_rows():
     )
     assert text.count("\n") == 8
     assert "shuffled" in text
+
+
+def test_a_head_without_absent_queries_prints_no_nan():
+    space = ConceptSpace.of_sizes(4, 1)
+    scenes = factorial_scenes(space, 2)
+    x = planted_encoders(space, "product", dim=64, seed=0).scenes(scenes)
+    text = str(probe(x, space, scenes, seeds=(0,), l2=1e-3, controls=False))
+    (line,) = (line for line in text.splitlines() if line.startswith("c1"))
+    assert line.split("true")[1].split(maxsplit=1) == ["–", "nothing is ever absent"]
+    assert "nan" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": torch.ones(144, 8, dtype=torch.int64)}, r"floating-point .*int64 of shape \(144, 8\)"),
+        ({"data": torch.ones(144)}, r"\(scene, dim\); got torch.float32 of shape \(144,\)"),
+        ({"data": torch.ones(144, 8).numpy()}, "got ndarray: torch.as_tensor"),
+        ({"seeds": 3}, r"seeds must hold several numbers; got 3: write \(3,\)"),
+        ({"seeds": ()}, "seeds is empty"),
+        ({"n_train": 10}, r"n_train must hold several numbers; got 10: write \(10,\)"),
+        ({"n_train": ()}, "n_train is empty"),
+    ],
+)
+def test_inputs_of_the_wrong_kind_are_named(change, message):
+    # Unwrapped: a reader's call is not checked by beartype.
+    given = {"data": torch.ones(144, 8), "space": SPACE, "scenes": SCENES, **change}
+    if "n_train" not in change:
+        with pytest.raises(ValueError, match=message):
+            inspect.unwrap(probe)(**given)
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(learning_curve)(**{"n_train": (10,), **given})
+    if "data" in change:
+        with pytest.raises(ValueError, match=message):
+            inspect.unwrap(probe_scores)(**given)
+
+
+def test_embeddings_that_want_a_gradient_are_taken_as_they_are():
+    x = PRODUCT.scenes(SCENES)
+    wants = x.clone().requires_grad_()
+    ours, theirs = (probe_scores(data, SPACE, SCENES, l2=1e-3) for data in (x, wants))
+    assert not theirs.requires_grad
+    assert torch.equal(ours, theirs)

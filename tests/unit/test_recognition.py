@@ -1,5 +1,6 @@
 """Recognition against cases worked by hand, Monte Carlo and independent formulas."""
 
+import inspect
 import json
 import math
 
@@ -181,6 +182,26 @@ def test_pigeonhole_is_wider_when_an_object_decides():
     assert pigeonhole_interval(correct, objects) == (low, high)
 
 
+def test_pigeonhole_counts_an_object_in_two_slots_once():
+    objects = torch.arange(12).unsqueeze(1)
+    correct = torch.arange(12) % 3 == 0
+    assert pigeonhole_interval(correct, objects.repeat(1, 2)) == pigeonhole_interval(correct, objects)
+
+
+def test_pigeonhole_draws_again_where_no_scene_was_drawn():
+    # Half of all resamples miss one of the two objects; in every other one half of the scenes are correct.
+    assert pigeonhole_interval(torch.tensor([True, False]), torch.tensor([[0, 1], [1, 0]])) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_pigeonhole_has_a_width_where_all_scenes_agree(share):
+    scenes = torch.cartesian_prod(torch.arange(5), torch.arange(5))
+    correct = torch.full((25,), bool(share))
+    assert pigeonhole_interval(correct, scenes) == wilson_interval(share, 5)
+    # Three scenes of six objects are three scenes.
+    assert pigeonhole_interval(correct[:3], torch.arange(6).view(3, 2)) == wilson_interval(share, 3)
+
+
 def test_object_recognition_with_clusters():
     scenes = factorial_scenes(SPACE, 2)
     scores = torch.randn(len(scenes), 11, generator=torch.Generator().manual_seed(0))
@@ -200,6 +221,10 @@ def test_errors_name_the_problem():
         recognise(torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool))
     with pytest.raises((ValueError, TypeCheckError)):
         recognise(torch.zeros(1, 3), marks)
+    with pytest.raises(ValueError, match=r"are bfloat16.* float32 or float64"):
+        recognise(torch.zeros(1, 2, dtype=torch.bfloat16), marks)
+    with pytest.raises(ValueError, match="are int64"):
+        inspect.unwrap(scene_margins)(torch.zeros(1, 2, dtype=torch.int64), marks)
     with pytest.raises(ValueError, match="n=0"):
         wilson_interval(0.5, 0)
     with pytest.raises(ValueError, match="two different objects"):

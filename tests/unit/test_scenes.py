@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -521,3 +522,10 @@ def test_seeds_ignore_and_leave_alone_the_global_generator():
     torch.manual_seed(0)
     assert torch.equal(state, torch.get_rng_state())
     assert not torch.equal(first[2], sample_scenes(CLEVR, 2, 500, seed=8))
+
+
+def test_a_split_of_numbers_is_refused():
+    space = ConceptSpace.of_sizes(2, 2)
+    with pytest.raises(ValueError, match=r"is_train must be a bool tensor.*got torch\.int64"):
+        # Past the type checks of the tests, which users do not have.
+        ObjectSplit.__post_init__(SimpleNamespace(space=space, is_train=torch.tensor([0, 1, 1, 0])))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import ipywidgets as w
@@ -19,6 +21,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from conceptbind import widgets
+from conceptbind.analysis.recognition import scene_margins
 from conceptbind.scenes import ConceptSpace, ObjectSplit, factorial_scenes
 from conceptbind.spaces import CAPTIONS_20, CLEVR_2D
 from conceptbind.widgets import SceneEditor, explore, fallback, scene_editor
@@ -390,6 +393,55 @@ def test_the_script_parses() -> None:
         text=True,
         check=True,
     )
+
+
+def test_the_script_judges_as_recognition_does(shown: list[str]) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    rows = [torch.tensor([1.0, 1 - 2e-6, 0.0, 0.0])]
+    for scale in (1e-4, 1.0, 1e4):
+        for gap in (0, 2e-6, 3.8e-6, 4e-6, -2e-6, -3.8e-6, -4e-6):
+            rows.append(scale * torch.tensor([1.0, 1.0 + gap, 1.0, 0.0]))
+            rows.append(scale * torch.tensor([gap, 0.0, -1.0, -1.0]))
+    scores = torch.stack(rows)
+    scene = [[0, 1]]
+    marks = torch.tensor([[False, True, False, False]]).expand(len(rows), -1)
+    margins = scene_margins(scores, marks)
+    wanted = ["yes" if m > 0 else "no" if m < 0 else "tie" for m in margins.tolist()]
+    assert set(wanted) == {"yes", "no", "tie"}
+    tolerance = scene_editor(SMALL, {"a": ramp()}).tolerance
+    script = (
+        (Path(widgets.__file__).parent / "scene_editor.js").read_text(encoding="utf-8")
+        + f"""
+      const space = {{ sizes: [2, 2] }};
+      const head = {{ first: 0, concept: -1, labels: ['a', 'b', 'c', 'd'] }};
+      const given = {json.dumps(scores.tolist())};
+      const outcomes = given.map((row) => judge(space, head, new Float32Array(row), {scene}, {tolerance}).outcome);
+      console.log(JSON.stringify(outcomes));
+    """
+    )
+    done = subprocess.run(
+        [node, "--input-type=module"], input=script, text=True, check=True, stdout=subprocess.PIPE
+    )
+    assert json.loads(done.stdout) == wanted
+
+
+def test_everything_can_be_imported_without_anywidget() -> None:
+    code = """if True:
+        import sys
+        sys.modules["anywidget"] = None
+        from conceptbind.widgets import *
+        explore
+        try:
+            scene_editor()
+        except ModuleNotFoundError as err:
+            assert "pip install" in str(err)
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert "SceneEditor" in widgets.__all__
 
 
 def test_vendored_anywidget_is_of_the_installed_minor_version() -> None:

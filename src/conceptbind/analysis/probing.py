@@ -35,6 +35,9 @@ ENOUGH_VALIDATION = 1000
 ROUGH_TOL = 1e-2
 """Fits that only rank penalties stop here, if not earlier: it halves the time and rarely moves the choice."""
 
+SHUFFLE_SALT = 0x5EED
+"""Added to the seed that shuffles the labels, so that they do not depend on the split."""
+
 ALL_CONCEPTS = "all concepts"
 OBJECTS = "objects"
 
@@ -102,11 +105,14 @@ class ProbeResult:
     def __str__(self) -> str:
         """Print a table of the held-out rows."""
         lines = [f"{'head':14s} {'labels':9s} accuracy  95 % interval  chance   ties"]
-        lines += [
-            f"{r.head:14s} {r.labels:9s} {r.accuracy:8.3f}  {r.low:.3f} – {r.high:.3f}  {r.chance:.4f}  {r.ties:.3f}"
-            for r in self.rows
-            if r.scenes == "held-out"
-        ]
+        for r in self.rows:
+            if r.scenes != "held-out":
+                continue
+            if r.n_scenes:
+                numbers = f"{r.accuracy:8.3f}  {r.low:.3f} – {r.high:.3f}  {r.chance:.4f}  {r.ties:.3f}"
+            else:
+                numbers = f"{'–':>8s}  nothing is ever absent"
+            lines.append(f"{r.head:14s} {r.labels:9s} {numbers}")
         return "\n".join(lines)
 
     def as_dicts(self) -> list[dict[str, Any]]:
@@ -150,8 +156,10 @@ def probe(
     ``controls``: also fit the same probes, with the same penalties, to shuffled labels.
     ``cluster``: intervals by the bootstrap over objects, for scenes that share few objects.
     ``device``: where to compute; None means where the embeddings are.
-    Raises ValueError for missing or mismatched inputs, and for a scene that is in both training and test.
+    Raises ValueError for missing or mismatched inputs, for a scene that is in both training and test, and for
+    a concept named "objects" or "all concepts".
     """
+    seeds = _numbers("seeds", seeds)
     x, space, scenes = _unpack(data, space, scenes, device)
     train, test = (m.to(x.device) for m in _masks(len(x), train_fraction, seeds, train, test))
     settings = {
@@ -191,12 +199,13 @@ def learning_curve(
     For every seed the scenes are put in a random order: the first n of ``n_train`` train, the last ``n_test``
     (all but the largest n by default) test. All sizes and seeds are fitted together. Arguments as in
     :func:`probe`.
-    Raises ValueError when training and test scenes would overlap.
+    Raises ValueError as :func:`probe` does, and when training and test scenes would overlap.
     """
+    seeds = _numbers("seeds", seeds)
     x, space, scenes = _unpack(data, space, scenes, device)
-    n_train = tuple(dict.fromkeys(n_train))
-    n_test = len(x) - max(n_train, default=0) if n_test is None else n_test
-    if not n_train or min(n_train) < 1 or n_test < 1 or max(n_train) + n_test > len(x):
+    n_train = tuple(dict.fromkeys(_numbers("n_train", n_train)))
+    n_test = len(x) - max(n_train) if n_test is None else n_test
+    if min(n_train) < 1 or n_test < 1 or max(n_train) + n_test > len(x):
         raise ValueError(
             f"n_train {n_train} and n_test {n_test} do not fit {len(x)} scenes: each must be at least 1, and "
             "the largest n_train plus n_test at most the number of scenes"
@@ -236,16 +245,18 @@ def probe_scores(
     train_fraction: float = 0.4,
     seed: int = 0,
     l2: float | None = None,
+    tol: float = 1e-3,
 ) -> Float[Tensor, "scene query"]:
     """Fit the probes of one seed, as :func:`probe` does, and give their scores of every scene.
 
     Training scenes are among them. The columns are the queries: values of concept 1, ..., of concept K, objects.
+    Raises ValueError for missing or mismatched inputs, as :func:`probe` does.
     """
     x, space, scenes = _unpack(data, space, scenes, None)
     train, _ = _masks(len(x), train_fraction, (seed,), None, None)
     sizes = tuple(h.stop - h.start for h in heads(space))
-    penalty = select_l2(x, space, scenes, train, seeds=(seed,)) if l2 is None else l2
-    return fit_probes(x, head_labels(space, scenes), sizes, train, l2=penalty).scores(x)[0]
+    penalty = select_l2(x, space, scenes, train, seeds=(seed,), tol=tol) if l2 is None else l2
+    return fit_probes(x, head_labels(space, scenes), sizes, train, l2=penalty, tol=tol).scores(x)[0]
 
 
 def select_l2(
@@ -299,11 +310,11 @@ def select_l2(
 
 
 def _probe_all(
-    x: Tensor,
+    x: Float[Tensor, "scene dim"],
     space: ConceptSpace,
-    scenes: Tensor,
-    train: Tensor,
-    test: Tensor,
+    scenes: Int[Tensor, "scene slot concept"],
+    train: Bool[Tensor, "fit scene"],
+    test: Bool[Tensor, "fit scene"],
     seeds: Sequence[int],
     l2: float | None,
     controls: bool,
@@ -311,6 +322,11 @@ def _probe_all(
     fit: dict[str, Any],
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[ProbeRow]:
+    reserved = {ALL_CONCEPTS, OBJECTS}.intersection(space.concepts)
+    if reserved:
+        raise ValueError(
+            f"concepts {space.concepts}: {sorted(reserved)} are names of rows in a probe's table; rename the concept"
+        )
     groups = [range(len(train))] if groups is None else groups
     sizes = tuple(h.stop - h.start for h in heads(space))
     if l2 is None:
@@ -351,11 +367,11 @@ def _probe_all(
 def _summaries(
     probes: LinearProbes,
     fit: int,
-    x: Tensor,
+    x: Float[Tensor, "scene dim"],
     space: ConceptSpace,
-    scenes: Tensor,
-    train: Tensor,
-    sides: dict[str, Tensor],
+    scenes: Int[Tensor, "scene slot concept"],
+    train: Bool[Tensor, "scene"],
+    sides: dict[str, Bool[Tensor, "scene"]],
     cluster: bool,
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """Summarise one fit for every head and side."""
@@ -406,8 +422,13 @@ def _row(of_seeds: list[dict[str, Any]], **names: str) -> ProbeRow:
 
 
 def _margins(
-    probes: LinearProbes, fit: int, x: Tensor, space: ConceptSpace, scenes: Tensor, rows: Tensor
-) -> Float[Tensor, "head scene"]:
+    probes: LinearProbes,
+    fit: int,
+    x: Float[Tensor, "scene dim"],
+    space: ConceptSpace,
+    scenes: Int[Tensor, "scene slot concept"],
+    rows: Bool[Tensor, "scene"],
+) -> Float[Tensor, "head row"]:
     """Give the margins of one fit on some scenes, for every head, in blocks of scenes."""
     weight, bias = probes.weight[fit], probes.bias[fit]
     blocks = []
@@ -419,27 +440,52 @@ def _margins(
 
 
 def _unpack(
-    data: Any, space: ConceptSpace | None, scenes: Tensor | None, device: str | torch.device | None
-) -> tuple[Tensor, ConceptSpace, Tensor]:
+    data: Any,
+    space: ConceptSpace | None,
+    scenes: Int[Tensor, "scene slot concept"] | None,
+    device: str | torch.device | None,
+) -> tuple[Float[Tensor, "scene dim"], ConceptSpace, Int[Tensor, "scene slot concept"]]:
     if isinstance(data, Tensor):
         if space is None or scenes is None:
             raise ValueError("embeddings alone do not say what they show: pass their space and scenes, too")
         x = data
-    else:
+    elif isinstance(data, Embedded):
         if space is not None or scenes is not None:
             raise ValueError("an embedding set brings its own space and scenes: leave these out")
         x, space, scenes = data.embeddings, data.space, data.scenes
+    else:
+        raise ValueError(
+            f"data must be an EmbeddingSet or a torch tensor; got {type(data).__name__}: "
+            "torch.as_tensor(...) makes a tensor of an array"
+        )
+    if x.ndim != 2 or not x.is_floating_point():
+        raise ValueError(
+            f"embeddings must be floating-point numbers (scene, dim); got {x.dtype} of shape {tuple(x.shape)}: "
+            "convert them with .float(), and give one row for each scene"
+        )
     if len(x) != len(scenes):
         raise ValueError(f"{len(x)} embeddings but {len(scenes)} scenes: give one scene for each embedding")
     device = x.device if device is None else device
-    return x.to(device), space, scenes.to(device)
+    return x.detach().to(device), space, scenes.to(device)
+
+
+def _numbers(name: str, values: Any) -> tuple[int, ...]:
+    """Give several integers as a tuple. Raises ValueError for a single number, or none."""
+    if not hasattr(values, "__iter__"):
+        raise ValueError(f"{name} must hold several numbers; got {values}: write ({values},) for one")
+    values = tuple(int(v) for v in values)
+    if not values:
+        raise ValueError(f"{name} is empty: give at least one")
+    return values
 
 
 def _masks(
-    n_scenes: int, train_fraction: float, seeds: Sequence[int], train: Tensor | None, test: Tensor | None
+    n_scenes: int,
+    train_fraction: float,
+    seeds: Sequence[int],
+    train: Bool[Tensor, "fit scene"] | None,
+    test: Bool[Tensor, "fit scene"] | None,
 ) -> tuple[Bool[Tensor, "fit scene"], Bool[Tensor, "fit scene"]]:
-    if not len(seeds):
-        raise ValueError("seeds is empty: give at least one")
     if train is None:
         if test is not None:
             raise ValueError("test scenes without training scenes: pass train, too")
@@ -457,7 +503,7 @@ def _masks(
     return train, test
 
 
-def _folds(train: Tensor, n_folds: int, seed: int) -> Int[Tensor, "scene"]:
+def _folds(train: Bool[Tensor, "scene"], n_folds: int, seed: int) -> Int[Tensor, "scene"]:
     """Number the validation fold of every training scene; -1 elsewhere."""
     folds = torch.full(train.shape, -1)
     index = train.cpu().nonzero().squeeze(1)
@@ -467,8 +513,9 @@ def _folds(train: Tensor, n_folds: int, seed: int) -> Int[Tensor, "scene"]:
 
 
 def _shuffle(n: int, seed: int) -> Int[Tensor, "scene"]:
-    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    # The split draws its permutation from the seed itself: the same one would tie the labels to the split.
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed + SHUFFLE_SALT))
 
 
-def _mean(values: Tensor) -> float:
+def _mean(values: Float[Tensor, "value"]) -> float:
     return float(values.mean()) if len(values) else math.nan

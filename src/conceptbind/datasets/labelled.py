@@ -13,6 +13,7 @@ from jaxtyping import Int
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from conceptbind.kernels.preprocessing import to_rgb
 from conceptbind.labels import COLUMNS, Table, match_columns, read_table, scenes_of_table
 from conceptbind.provenance import digest
 from conceptbind.scenes import ConceptSpace
@@ -39,10 +40,10 @@ class ImageFiles(Sequence):
         path = self.paths[index]
         try:
             with Image.open(path) as image:
-                return ImageOps.exif_transpose(image).convert("RGB")
+                return to_rgb(ImageOps.exif_transpose(image))
         except FileNotFoundError:
             raise _gone(path) from None
-        except (OSError, SyntaxError, Image.DecompressionBombError) as err:
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as err:
             raise ValueError(
                 f"cannot read the picture {path} ({err}): replace it by a PNG or JPEG file"
             ) from err

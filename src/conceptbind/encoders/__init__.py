@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from conceptbind.encoders.base import Encoder, EncoderError, PackageMissing, WeightsNotFound
 from conceptbind.encoders.functions import from_functions
@@ -50,7 +51,7 @@ EXAMPLES = (
 
 
 def load(
-    spec: str | Callable[[list[str]], Any],
+    spec: str | Callable[[list[str]], Any] | Path | nn.Module,
     *,
     device: str | torch.device = "auto",
     precision: str = "fp32",
@@ -67,6 +68,7 @@ def load(
     """
     common = {"device": device, "precision": precision}
     if not isinstance(spec, str):
+        _check_function(spec, device, precision)
         return from_functions(texts=spec, name=getattr(spec, "__name__", type(spec).__name__))
     source, _, rest = spec.partition(":")
     if source in ("hf-hub", "local-dir"):
@@ -91,12 +93,40 @@ def load(
         from conceptbind.encoders.efficientnet import load_efficientnet
 
         return load_efficientnet(**common)
-    close = difflib.get_close_matches(spec, EXAMPLES, n=1, cutoff=0.6)
+    close = _pretrained_clip(spec) or next(iter(difflib.get_close_matches(spec, EXAMPLES, n=1)), None)
     raise EncoderError(
         f"no encoder is named {spec!r}. "
-        + (f"Did you mean {close[0]!r}? " if close else "")
+        + (f"Did you mean {close!r}? " if close else "")
         + f"Specs look like {', '.join(EXAMPLES)}"
     )
+
+
+def _check_function(given: Any, device: str | torch.device, precision: str) -> None:
+    if isinstance(given, Path):
+        raise EncoderError(
+            f"{given} is a path, not the name of an encoder. For embeddings in a file use "
+            "conceptbind.files.from_file; for weights write 'open_clip:<model>/<path>' or 'sentence:<folder>'"
+        )
+    if isinstance(given, nn.Module) or not callable(given):
+        raise EncoderError(
+            f"got a {type(given).__name__}: give the name of an encoder, or wrap your own model as functions, "
+            "conceptbind.encoders.from_functions(images=..., name=...)"
+        )
+    if str(device) not in ("auto", "cpu") or precision != "fp32":
+        raise EncoderError(
+            f"device={str(device)!r} and precision={precision!r} do not reach into a function: leave them out, and "
+            "choose both in the function"
+        )
+
+
+def _pretrained_clip(name: str) -> str | None:
+    """Name pretrained weights for the bare name of an architecture, ``ViT-B/32``."""
+    from conceptbind.encoders.clip_registry import pretrained_like
+
+    try:
+        return pretrained_like(name)
+    except PackageMissing:
+        return None
 
 
 def try_load(spec: str, **arguments: Any) -> tuple[Encoder | None, str]:

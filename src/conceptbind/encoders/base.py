@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from conceptbind.kernels.encoding import encode_batches
 from conceptbind.kernels.preprocessing import Preprocessing
+from conceptbind.provenance import device_name, digest, file_digest, tensor_digest, versions
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -71,11 +73,29 @@ class CheckedEncoder:
         device: torch.device,
         precision: str,
         provenance: dict[str, Any],
+        model: nn.Module | None = None,
     ) -> None:
         self.name, self.dim, self.device = name, dim, device
         self.modalities = frozenset(modalities)
         self.precision = precision
         self.provenance = provenance
+        self._checked = model
+        self._as_loaded = None if model is None else _weights_now(model)
+
+    def changes(self) -> str | None:
+        """Say how its model was changed after loading, so that ``provenance`` no longer holds; or None.
+
+        Sees hooks, training mode, and weights replaced or changed in place, but not those changed through
+        ``.data``, nor what else Python can replace.
+        """
+        if self._checked is None:
+            return None
+        for name, module in self._checked.named_modules():
+            if module._forward_hooks or module._forward_pre_hooks:
+                return f"its module {name or 'at the top'} has a forward hook"
+            if module.training:
+                return f"its module {name or 'at the top'} is in training mode"
+        return None if _weights_now(self._checked) == self._as_loaded else "its weights were changed"
 
     def encode_texts(
         self, texts: Sequence[str], *, batch_size: int | None = None, progress: bool = False
@@ -116,6 +136,53 @@ class CheckedEncoder:
     def __repr__(self) -> str:
         takes = " and ".join(sorted(self.modalities))
         return f"<{self.name}: {takes} to {self.dim} dimensions, {self.precision} on {self.device}>"
+
+
+def describe_model(
+    model: nn.Module,
+    *,
+    spec: str,
+    weights: dict[str, Any],
+    settings: Any,
+    preprocessing: Preprocessing | None,
+    precision: str,
+    device: torch.device,
+    packages: Sequence[str],
+    quick_gelu: bool = False,
+    normalised_by_model: bool = False,
+) -> dict[str, Any]:
+    """List what determines a model's output, ready for JSON.
+
+    ``weights``: where they come from. ``settings``: what the state dict does not hold, such as the number of
+    heads, the pooling and the tokenizer, ready for JSON; only their digest is kept.
+    """
+    return {
+        "spec": spec,
+        "pretrained": True,
+        "seed": None,
+        **weights,
+        "weights_sha256": tensor_digest(model.state_dict()),
+        "settings_sha256": digest(settings),
+        "quick_gelu": quick_gelu,
+        "preprocessing": None if preprocessing is None else preprocessing.describe(),
+        "normalised_by_model": normalised_by_model,
+        "precision": precision,
+        "device": device_name(device),
+        "versions": versions("torch", *packages),
+    }
+
+
+def folder_settings(folder: Path) -> dict[str, str]:
+    """Hash every file of a model's folder that is text: configurations, vocabularies, merges."""
+    suffixes = (".json", ".txt", ".model", ".jinja")
+    files = sorted(f for f in folder.rglob("*") if f.suffix in suffixes and f.is_file())
+    return {f.relative_to(folder).as_posix(): file_digest(f) for f in files}
+
+
+def _weights_now(model: nn.Module) -> list[tuple[str, int, int]]:
+    """Identify the weights without reading them: torch counts the changes in place of every tensor."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return [(n, t.data_ptr(), 0 if t.is_inference() else t._version) for n, t in named]
 
 
 def encode_pictures_batched(

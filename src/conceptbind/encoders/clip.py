@@ -21,7 +21,9 @@ from conceptbind.encoders.base import (
     CheckedEncoder,
     EncoderError,
     WeightsNotFound,
+    describe_model,
     encode_pictures_batched,
+    folder_settings,
     freeze,
     resolve_device,
 )
@@ -41,7 +43,6 @@ from conceptbind.kernels.encoding import (
     encode_unique,
 )
 from conceptbind.kernels.preprocessing import Preprocessing
-from conceptbind.provenance import device_name, tensor_digest, versions
 
 
 class ClipEncoder(CheckedEncoder):
@@ -58,28 +59,35 @@ class ClipEncoder(CheckedEncoder):
         device: str | torch.device,
         precision: str,
         cache_dir: str | Path | None,
+        folder: Path | None = None,
     ) -> None:
         resolved = resolve_device(device, precision)
         self.preprocessing = _preprocessing(model, spec)
+        self.model = freeze(model, resolved)
         super().__init__(
             name=spec,
             dim=config["embed_dim"],
             modalities={"image", "text"},
             device=resolved,
             precision=precision,
-            provenance={
-                "spec": spec,
-                **weights,
-                "weights_sha256": tensor_digest(model.state_dict()),
-                "quick_gelu": bool(config.get("quick_gelu", False)),
-                "preprocessing": self.preprocessing.describe(),
-                "normalised_by_model": False,
-                "precision": precision,
-                "device": device_name(resolved),
-                "versions": versions("torch", "open_clip_torch", "timm", "transformers", "pillow"),
-            },
+            provenance=describe_model(
+                model,
+                spec=spec,
+                weights=weights,
+                settings={
+                    "model": config,
+                    "preprocessing": model.visual.preprocess_cfg,
+                    "tokenizer": tokenizer_name if folder is None else None,
+                    "files": {} if folder is None else folder_settings(folder),
+                },
+                preprocessing=self.preprocessing,
+                precision=precision,
+                device=resolved,
+                packages=("open_clip_torch", "timm", "transformers", "tokenizers", "pillow"),
+                quick_gelu=bool(config.get("quick_gelu", False)),
+            ),
+            model=self.model,
         )
-        self.model = freeze(model, resolved)
         self.context_length = int(model.context_length)
         self._text_config = config["text_cfg"]
         self._tokenizer_name = tokenizer_name
@@ -164,10 +172,10 @@ class ClipEncoder(CheckedEncoder):
         )
 
     def _refuse_truncation(self, tokenizer: Any, texts: list[str], tokens: Tensor) -> None:
-        # Only a row that does not end in padding can have been cut; its tokens are then counted without a
-        # limit.
+        # A row that was cut has no padding, but where padding is the end token too it does end in one. The
+        # tokens of such rows are counted without a limit.
         pad = getattr(getattr(tokenizer, "tokenizer", None), "pad_token_id", 0)
-        for i in (tokens[:, -1] != pad).nonzero().squeeze(1).tolist():
+        for i in (tokens[:, -2:] != pad).any(1).nonzero().squeeze(1).tolist():
             length = _token_count(tokenizer, texts[i])
             if length > tokens.shape[1]:
                 raise EncoderError(
@@ -194,6 +202,14 @@ def load_open_clip(
     tokenizer_name = name
     pretrained: str | None = None
     preprocessing: dict[str, Any] = {}
+    folder: Path | None = None
+    if name in ("hf-hub:", "local-dir:"):
+        raise EncoderError(f"{spec} names no model: write hf-hub:<org>/<repo> or local-dir:<folder>")
+    if name.startswith(("/", ".", "~")):
+        raise EncoderError(
+            f"{spec} gives weights without their architecture: write open_clip:<model>/{name}, for example "
+            f"open_clip:ViT-B-32/{name}"
+        )
     if name.startswith("hf-hub:"):
         folder = hub_model(name.removeprefix("hf-hub:"), cache_dir)
         weights = {"weights": name, "revision": folder.name}
@@ -231,10 +247,11 @@ def load_open_clip(
         spec=spec,
         config=config,
         tokenizer_name=tokenizer_name,
-        weights={**weights, "pretrained": True, "seed": None},
+        weights=weights,
         device=device,
         precision=precision,
         cache_dir=cache_dir,
+        folder=folder,
     )
 
 
@@ -322,5 +339,8 @@ def _quiet_open_clip() -> Iterator[None]:
 
 
 def _short(error: Exception) -> str:
+    if "weights_only" in str(error):
+        # torch advises to un-pickle it anyway.
+        return "it holds Python objects that are no tensors, and those are never un-pickled"
     text = " ".join(str(error).split())
     return text if len(text) < 500 else text[:500] + " ..."

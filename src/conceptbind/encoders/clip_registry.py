@@ -26,8 +26,8 @@ def check_architecture(model_name: str, given: str, *, prefix: str) -> None:
         right = max(spelled_with_slash, key=len)
         rest = dashed[len(right) :].lstrip("-")
         raise EncoderError(
-            f"{prefix}{given} spells an architecture with a slash; write {prefix}{right}"
-            + (f"/{rest}" if rest else "")
+            f"{prefix}{given} spells an architecture with a slash; write {prefix}"
+            + (_trained_alike(right, rest) if rest else right)
         )
     close = difflib.get_close_matches(model_name, known, n=5, cutoff=0.5)
     raise EncoderError(
@@ -35,6 +35,27 @@ def check_architecture(model_name: str, given: str, *, prefix: str) -> None:
         + (f"Closest: {', '.join(close)}. " if close else "")
         + "open_clip.list_models() lists all"
     )
+
+
+def pretrained_like(name: str) -> str | None:
+    """Name a pretrained model for the bare name of an architecture, ``ViT-B/32``; None when there is none."""
+    open_clip = import_open_clip()
+    dashed = name.replace("/", "-").lower()
+    models = [m for m in open_clip.list_models() if m.lower() == dashed]
+    tags = open_clip.list_pretrained_tags_by_model(models[0]) if models else []
+    if not tags:
+        return None
+    return f"open_clip:{_trained_alike(models[0], 'openai' if 'openai' in tags else tags[0])}"
+
+
+def _trained_alike(model_name: str, tag: str) -> str:
+    """Spell ``<model>/<tag>`` with QuickGELU where the weights of the tag were trained with it."""
+    open_clip = import_open_clip()
+    twin = f"{model_name}-quickgelu"
+    quick = tag in open_clip.list_pretrained_tags_by_model(twin) and open_clip.get_pretrained_cfg(
+        twin, tag
+    ).get("quick_gelu", False)
+    return f"{twin if quick else model_name}/{tag}"
 
 
 def find_weights(

@@ -14,13 +14,14 @@ from conceptbind.encoders.base import (
     EncoderError,
     PackageMissing,
     WeightsNotFound,
+    describe_model,
     encode_pictures_batched,
+    folder_settings,
     freeze,
     resolve_device,
 )
 from conceptbind.encoders.hub import hub_folder, quiet_transformers
 from conceptbind.kernels.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
-from conceptbind.provenance import device_name, tensor_digest, versions
 
 REPOSITORIES = {
     "vits14": "facebook/dinov2-small",
@@ -42,7 +43,9 @@ PREPROCESSING = Preprocessing(
 class Dinov2Encoder(CheckedEncoder):
     """Encode pictures with a transformers Dinov2Model."""
 
-    def __init__(self, model: Any, *, spec: str, source: str, device: torch.device, precision: str) -> None:
+    def __init__(
+        self, model: Any, *, spec: str, source: str, folder: Path, device: torch.device, precision: str
+    ) -> None:
         self.model = freeze(model, device)
         self.preprocessing = PREPROCESSING
         super().__init__(
@@ -51,19 +54,17 @@ class Dinov2Encoder(CheckedEncoder):
             modalities={"image"},
             device=device,
             precision=precision,
-            provenance={
-                "spec": spec,
-                "weights": source,
-                "pretrained": True,
-                "seed": None,
-                "weights_sha256": tensor_digest(model.state_dict()),
-                "quick_gelu": False,
-                "preprocessing": PREPROCESSING.describe(),
-                "normalised_by_model": False,
-                "precision": precision,
-                "device": device_name(device),
-                "versions": versions("torch", "transformers", "pillow"),
-            },
+            provenance=describe_model(
+                model,
+                spec=spec,
+                weights={"weights": source},
+                settings=folder_settings(folder),
+                preprocessing=PREPROCESSING,
+                precision=precision,
+                device=device,
+                packages=("transformers", "pillow"),
+            ),
+            model=self.model,
         )
 
     def _images(self, images: Tensor | list[Image.Image], batch_size: int | None, progress: bool) -> Tensor:
@@ -104,6 +105,7 @@ def load_dinov2(
             offline_help="To provide it offline, copy its config.json and model.safetensors into one folder "
             "and load dinov2:<folder>",
         )
+        _require_files(folder)
         source = f"{REPOSITORIES[name]} {folder.name}"
     else:
         folder = _local_folder(name)
@@ -123,7 +125,7 @@ def load_dinov2(
             f"{folder} does not fill a DINOv2 model: {problems or model.config.model_type}. "
             "Save it with Dinov2Model.save_pretrained"
         )
-    return Dinov2Encoder(model, spec=spec, source=source, device=resolved, precision=precision)
+    return Dinov2Encoder(model, spec=spec, source=source, folder=folder, device=resolved, precision=precision)
 
 
 def _local_folder(name: str) -> Path:
@@ -133,10 +135,15 @@ def _local_folder(name: str) -> Path:
         if not looks_like_path:
             raise EncoderError(f"no DINOv2 named {name!r}: use one of {', '.join(REPOSITORIES)}, or a folder")
         raise WeightsNotFound(f"wanted a DINOv2 folder, looked for {folder.absolute()}: no such folder")
+    _require_files(folder)
+    return folder
+
+
+def _require_files(folder: Path) -> None:
+    # The hub's cache too may hold a part of a model, and transformers would make up a missing configuration.
     for file in ("config.json", "model.safetensors"):
         if not (folder / file).is_file():
             raise WeightsNotFound(
                 f"wanted {file}, looked in {folder.absolute()}: not there. Dinov2Model.save_pretrained "
                 "writes such a folder"
             )
-    return folder

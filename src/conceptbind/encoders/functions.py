@@ -13,8 +13,6 @@ from conceptbind.encoders.base import CheckedEncoder, EncoderError
 from conceptbind.kernels.encoding import encode_batches, encode_unique
 from conceptbind.provenance import digest, versions
 
-PROBE_SIDE = 224
-
 
 class FunctionEncoder(CheckedEncoder):
     """Encode with functions of the caller; see :func:`from_functions`."""
@@ -26,13 +24,15 @@ class FunctionEncoder(CheckedEncoder):
         images: Callable[[Tensor], Any] | None,
         name: str,
         version: str | None,
+        image_size: int | tuple[int, int],
     ) -> None:
         self._of_texts, self._of_images = texts, images
         probes: dict[str, tuple[Callable[[Any], Any], Any]] = {}
         if texts is not None:
             probes["text"] = texts, ["a red circle", "a blue square"]
         if images is not None:
-            probes["image"] = images, torch.full((2, 3, PROBE_SIDE, PROBE_SIDE), 128, dtype=torch.uint8)
+            size = (image_size, image_size) if isinstance(image_size, int) else image_size
+            probes["image"] = images, torch.full((2, 3, *size), 128, dtype=torch.uint8)
         if not probes:
             raise EncoderError("an encoder needs a function: give texts=..., images=... or both")
         dims = {kind: _call(fn, batch, name).shape[1] for kind, (fn, batch) in probes.items()}
@@ -102,27 +102,37 @@ def from_functions(
     images: Callable[[Tensor], Any] | None = None,
     name: str,
     version: str | None = None,
+    image_size: int | tuple[int, int] = 224,
 ) -> FunctionEncoder:
     """Make an encoder of one or two functions.
 
     ``texts`` maps a list of strings, ``images`` a uint8 tensor (n, 3, h, w), to n rows: a tensor or an array.
-    Each is called once with two inputs to learn the dimension. Results are cached on disk only when a
+    Each is called once with two inputs to learn the dimension; these pictures are grey and of ``image_size``,
+    a side or (height, width). Results are cached on disk only when a
     ``version`` is given, which the caller must change whenever the function changes.
     Raises EncoderError when a function fails or its output has the wrong shape.
     """
-    return FunctionEncoder(texts=texts, images=images, name=name, version=version)
+    return FunctionEncoder(texts=texts, images=images, name=name, version=version, image_size=image_size)
 
 
 def _call(function: Callable[[Any], Any], batch: Any, name: str) -> Tensor:
     try:
         rows = torch.as_tensor(function(batch))
     except Exception as error:
+        size = ""
+        if isinstance(batch, Tensor):
+            size = f" of {tuple(batch.shape[2:])} pixels (image_size=... sets those of the first call)"
         raise EncoderError(
-            f"the function behind {name} failed on {len(batch)} inputs: {type(error).__name__}: {error}"
+            f"the function behind {name} failed on {len(batch)} inputs{size}: {type(error).__name__}: {error}"
         ) from error
-    if rows.ndim != 2 or len(rows) != len(batch):
+    if rows.is_complex():
+        raise EncoderError(
+            f"the function behind {name} gave complex numbers: give real ones, for example real and imaginary "
+            "parts side by side"
+        )
+    if rows.ndim != 2 or len(rows) != len(batch) or not rows.shape[1]:
         raise EncoderError(
             f"the function behind {name} gave shape {tuple(rows.shape)} for {len(batch)} inputs; "
-            f"expected ({len(batch)}, dim)"
+            f"expected ({len(batch)}, dim), dim at least 1"
         )
     return rows.detach().float().cpu()

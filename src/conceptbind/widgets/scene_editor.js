@@ -88,9 +88,14 @@ function scoresOf(space, m, scene) {
   return space.models[m].scores.subarray(row * space.nQueries, (row + 1) * space.nQueries);
 }
 
+/** Scores of a head no further apart than this are tied: the tolerance is relative to the largest absolute score. */
+function tieWidth(head, scores, tolerance) {
+  return tolerance * head.labels.reduce((most, _, i) => Math.max(most, Math.abs(scores[head.first + i])), 0);
+}
+
 /**
- * Judge one head by the paper's definition: recognised when the lowest present score is strictly above the
- * highest absent one. Scores no further apart than the tolerance count as tied.
+ * Judge one head by the paper's definition, as conceptbind.analysis.recognition does: recognised when the lowest
+ * present score is strictly above the highest absent one, and by more than the width of a tie.
  */
 function judge(space, head, scores, scene, tolerance) {
   const present = new Set(
@@ -104,11 +109,12 @@ function judge(space, head, scores, scene, tolerance) {
       if (lowest < 0 || score(i) < score(lowest)) lowest = i;
     } else if (highest < 0 || score(i) > score(highest)) highest = i;
   });
+  const width = tieWidth(head, scores, tolerance);
   const gap = highest < 0 ? Infinity : score(lowest) - score(highest);
-  const outcome = gap > tolerance ? 'yes' : gap >= -tolerance ? 'tie' : 'no';
+  const outcome = gap > width ? 'yes' : gap >= -width ? 'tie' : 'no';
   // The absent queries that spoil it; tied ones only where none is above.
-  const spoil = (i) => !present.has(i) && outcome !== 'yes' && score(i) >= score(lowest) - tolerance;
-  return { head, present, lowest, highest, outcome, spoil, score, tolerance };
+  const spoil = (i) => !present.has(i) && outcome !== 'yes' && score(i) >= score(lowest) - width;
+  return { head, present, lowest, highest, outcome, spoil, score, width };
 }
 
 // ---- words ---------------------------------------------------------------------------------------------
@@ -157,14 +163,14 @@ function conclusion(both, judged) {
   const [concepts, objects] = both.map((v) => v.outcome);
   if (concepts !== 'yes') return '';
   if (objects !== 'yes') {
-    return 'Here the model acts as a bag of concepts: it knows which values are there, not which belong together.';
+    return 'These scores are a bag of concepts: they tell which values are there, not which belong together.';
   }
   // Only one set of objects can be made of these values: no test of binding.
   const sizes = judged.map((one) => one.present.size);
   const possible = sizes.slice(0, -1).reduce((a, b) => a * b, 1);
   return possible === sizes[sizes.length - 1]
     ? 'But this scene is no test of binding: these values can make no other objects. Try one whose objects share no value.'
-    : 'Here the model binds: it knows which values belong together.';
+    : 'These scores bind: they tell which values belong together.';
 }
 
 const KINDS = [
@@ -280,7 +286,7 @@ function bar(judged, scale, i, before) {
 function entry(judged, i) {
   const present = judged.present.has(i);
   const spoils = judged.spoil(i);
-  const tied = spoils && Math.abs(judged.score(i) - judged.score(judged.lowest)) <= judged.tolerance;
+  const tied = spoils && Math.abs(judged.score(i) - judged.score(judged.lowest)) <= judged.width;
   return {
     className: `${present ? 'cb-present' : 'cb-absent'}${spoils ? ' cb-spoils' : ''}`,
     sign: present ? '\u25cf' : spoils ? (tied ? '=' : '\u2717') : '',
@@ -489,8 +495,8 @@ function render({ model, el }) {
       if (Math.abs(score - before[q]) > Math.abs(scores[most] - before[most])) most = q;
     });
     const change = Math.abs(scores[most] - before[most]);
-    if (change <= tolerance) return 'Swapped: not one score changed.';
     const head = space.heads.findLast((one) => one.first <= most);
+    if (change <= tieWidth(head, scores, tolerance)) return 'Swapped: not one score changed.';
     const scale = space.models[shown.m].scales[space.heads.indexOf(head)];
     return `Swapped: the score of ${quote(head.labels[most - head.first])} changed most, by ${scale.text(change)}.`;
   }

@@ -12,11 +12,13 @@ import traitlets
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from conceptbind.analysis.recognition import TIE_ULPS
 from conceptbind.scenes import ConceptSpace, ObjectSplit, captions
 from conceptbind.spaces import CLEVR_COLOURS
 from conceptbind.widgets.fallback import choose_mode, show_without_script
 from conceptbind.widgets.scene_figure import scene_figure_html
 
+TOLERANCE = TIE_ULPS * torch.finfo(torch.float32).eps
 # The scores travel inside the page, as base64: a third more than this.
 MAX_BYTES = 4_000_000
 
@@ -67,7 +69,7 @@ class SceneEditor(anywidget.AnyWidget):
     colour_concept = traitlets.Int(-1).tag(sync=True)
     shape_concept = traitlets.Int(-1).tag(sync=True)
     tolerance = traitlets.Float().tag(sync=True)
-    """Scores no further apart than this count as tied."""
+    """Scores of a head no further apart than this, times its largest absolute score in the scene, are tied."""
 
     @property
     def caption(self) -> str:
@@ -113,7 +115,7 @@ def scene_editor(
     template: str | None = None,
     joiner: str = " and ",
     colours: Mapping[str, tuple[int, int, int]] | None = None,
-    tolerance: float = 1e-6,
+    tolerance: float = TOLERANCE,
     mode: str | None = None,
 ) -> SceneEditor:
     """Let the reader edit a scene of ``n_objects`` objects and see caption, picture, scores and verdicts.
@@ -126,7 +128,8 @@ def scene_editor(
       far as there are values
     - ``template``, ``joiner``: as for :func:`conceptbind.scenes.captions`
     - ``colours``: RGB 0-255 of the values of the colour concept; known colour names need none
-    - ``tolerance``: scores no further apart than this count as tied (float32 rounds cosines by about 1e-7)
+    - ``tolerance``: scores no further apart than this, times the largest absolute score of the head in the
+      scene, count as tied; by default as in :func:`conceptbind.analysis.recognition.scene_margins`
     - ``mode``: ``"book"`` adds a picture for readers without JavaScript; ``"live"``; by default the
       environment variable CONCEPTBIND_WIDGETS, else live
 
