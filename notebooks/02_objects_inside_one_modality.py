@@ -37,7 +37,9 @@ if "google.colab" in sys.modules:  # Colab keeps its own torch and numpy
 
     repository, clone = "https://github.com/conceptbind/conceptbind", "conceptbind-repository"
     if not os.path.exists(clone):
-        subprocess.run(["git", "clone", "--quiet", "--depth=1", repository, clone], check=True)
+        subprocess.run(
+            ["git", "clone", "--quiet", "--depth=1", "--branch=main", repository, clone], check=True
+        )
     install = [sys.executable, "-m", "pip", "install", "--quiet", f"./{clone}[encoders,notebooks]"]
     subprocess.run(install, check=True)
     os.environ["CONCEPTBIND_RESULTS"] = os.path.abspath(f"{clone}/results")
