@@ -1,0 +1,278 @@
+"""How far do scene embeddings add up from the parts of their objects, and those from concepts (F3)?
+
+One table for one set of embeddings: R² in sample and on held-out scenes, retrieval by the reconstruction, fixed
+probes read on the reconstruction; each beside the same numbers for shuffled labels and for isotropic noise. The last
+baseline, an untrained encoder, is the same call on that encoder's embeddings.
+
+The geometry of the parts (how much of an object part its concepts explain, how positions and concepts lie to each
+other) is in :mod:`conceptbind.analysis.part_geometry`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from conceptbind.analysis.additive import (
+    AdditiveFit,
+    Estimator,
+    Level,
+    fit_all,
+    squared_errors,
+)
+from conceptbind.analysis.fixed_probes import FixedProbes, fit_fixed_probes
+from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS
+from conceptbind.analysis.recognition import Recognition, wilson_interval
+from conceptbind.embeddings import EmbeddingSet
+from conceptbind.kernels.retrieval import Metric, retrieve
+
+N_FOLDS = 5
+N_RESAMPLES = 1000
+LABELS = ("true", "shuffled", "noise")
+SALT = 0xADD
+"""Added to the seed that shuffles labels and draws noise, so that they do not depend on the folds."""
+
+
+@dataclass(frozen=True)
+class DecompositionRow:
+    """Hold one line of the table. NaN where a number does not exist (``r2`` of "single" is of its own kind, below)."""
+
+    level: Level
+    estimator: Estimator
+    labels: str
+    """"true"; "shuffled": the scenes' labels permuted; "noise": Gaussian rows in place of the embeddings."""
+    r2: float
+    """On the scenes fitted. For "single", whose parts were fitted to no scene, on all scenes."""
+    r2_low: float
+    r2_high: float
+    """95 % interval, by the bootstrap over scenes with the model kept."""
+    r2_held_out: float
+    """Every scene predicted by a model fitted to the other four folds."""
+    r2_expected: float
+    """What an additive model reaches in sample when labels say nothing: (rank - 1) / (n - 1)."""
+    retrieval: float
+    """Share of scenes whose reconstruction is nearer to their own embedding than to any other (strictly)."""
+    retrieval_low: float
+    retrieval_high: float
+    retrieval_ties: float
+    retrieval_held_out: float
+    """The same with the reconstruction by a model that has not seen the scene."""
+    retrieval_chance: float
+    concepts: float
+    """All concepts recognised in the reconstruction by probes fitted to real embeddings of other scenes."""
+    objects: float
+    """The same for whole objects."""
+    n_scenes: int
+    n_left_out: int
+    """Held-out scenes with a part that the other folds never show."""
+    n_parameters: int
+    """Independent parameters for each dimension."""
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """Hold what :func:`decompose` measured."""
+
+    rows: tuple[DecompositionRow, ...]
+    probed: dict[str, Recognition]
+    """The probes on the real embeddings of the same scenes: what a reconstruction can reach at most."""
+    settings: dict[str, Any]
+
+    def row(self, level: Level, estimator: Estimator, *, labels: str = "true") -> DecompositionRow:
+        """Give one row. Raises KeyError, naming the rows there are, when there is none."""
+        for row in self.rows:
+            if (row.level, row.estimator, row.labels) == (level, estimator, labels):
+                return row
+        known = [(r.level, r.estimator, r.labels) for r in self.rows]
+        raise KeyError(f"no row {(level, estimator, labels)}; there are {known}")
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Give the rows as dictionaries for a table or JSON: NaN becomes None."""
+        return [
+            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(r).items()}
+            for r in self.rows
+        ]
+
+
+def decompose(
+    data: EmbeddingSet,
+    *,
+    levels: Sequence[Level] = ("objects", "concepts"),
+    estimators: Sequence[Estimator] = ("avg", "avg+pos"),
+    singles: Sequence[EmbeddingSet] | None = None,
+    baselines: bool = True,
+    probes: FixedProbes | bool = True,
+    metric: Metric = "cosine",
+    n_queries: int | None = 10_000,
+    seeds: Sequence[int] = (0, 1, 2),
+) -> Decomposition:
+    """Fit additive models and measure how well they stand for the scenes.
+
+    ``singles``: one-object scenes; adds the estimator "single" where given. ``baselines``: also for shuffled labels and
+    isotropic noise of the same mean and total variance. ``probes``: True fits them (see
+    :func:`conceptbind.analysis.fixed_probes.fit_fixed_probes`) with ``seeds``. ``n_queries``: scenes whose
+    reconstruction is retrieved among all, a seeded sample (None: all). ``seeds[0]`` draws folds and baselines.
+    Raises ValueError for fewer scenes than folds.
+    """
+    if data.n_scenes < 2 * N_FOLDS:
+        raise ValueError(
+            f"decomposing needs at least {2 * N_FOLDS} scenes, for {N_FOLDS} folds; got {data.n_scenes}"
+        )
+    if singles and "single" not in estimators:
+        estimators = (*estimators, "single")
+    seed = int(seeds[0])
+    readers = fit_fixed_probes(data, seeds=seeds) if probes is True else probes or None
+    rows = []
+    for labels in LABELS if baselines else LABELS[:1]:
+        # Parts of single objects are no fit: shuffling the scenes says nothing about them.
+        wanted = [e for e in estimators if e != "single" or labels == "true"]
+        made = _variant(data, labels, seed)
+        read = readers if labels == "true" else None
+        rows += _rows(made, labels, levels, wanted, singles, read, metric, n_queries, seed)
+    settings = {
+        "metric": metric,
+        "n_queries": min(n_queries or data.n_scenes, data.n_scenes),
+        "n_folds": N_FOLDS,
+        "seeds": list(seeds),
+    }
+    return Decomposition(
+        tuple(rows), {} if readers is None else readers.judge(data.embeddings, data.scenes), settings
+    )
+
+
+def reconstruct(
+    data: EmbeddingSet, fit: AdditiveFit, keep: Int[Tensor, "kept"] | None = None
+) -> Float[Tensor, "kept dim"]:
+    """Give the additive predictions of scenes as float32, like embeddings. Raises ValueError as predict does."""
+    scenes = data.scenes if keep is None else data.scenes[keep]
+    return torch.cat([fit.predict(some).float() for some in scenes.split(8192)])
+
+
+def _variant(data: EmbeddingSet, labels: str, seed: int) -> EmbeddingSet:
+    if labels == "true":
+        return data
+    generator = torch.Generator().manual_seed(seed + SALT)
+    if labels == "shuffled":
+        return replace(data, scenes=data.scenes[torch.randperm(data.n_scenes, generator=generator)])
+    x = data.embeddings
+    mean = x.mean(0, dtype=torch.float64)
+    spread = float(x.var(0, correction=0).double().mean().sqrt())
+    noise = torch.randn(x.shape, generator=generator) * spread + mean.float()
+    return replace(data, embeddings=noise)
+
+
+def _rows(
+    data: EmbeddingSet,
+    labels: str,
+    levels: Sequence[Level],
+    estimators: Sequence[Estimator],
+    singles: Sequence[EmbeddingSet] | None,
+    readers: FixedProbes | None,
+    metric: Metric,
+    n_queries: int | None,
+    seed: int,
+) -> list[DecompositionRow]:
+    n = data.n_scenes
+    fits = fit_all(data, levels=levels, estimators=estimators, singles=singles)
+    cross = _cross_predict(data, levels, estimators, singles, seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    asked = torch.randperm(n, generator=generator)[: n_queries or n]
+    rows = []
+    for (level, estimator), fit in fits.items():
+        residual, total = squared_errors(fit, data)
+        made = reconstruct(data, fit)
+        found = retrieve(made[asked], data.embeddings, asked, metric=metric)
+        held_out, covered, errors = cross[level, estimator]
+        fresh = asked[covered[asked]]
+        found_held_out = (
+            float(retrieve(held_out[fresh], data.embeddings, fresh, metric=metric).correct.double().mean())
+            if len(fresh)
+            else math.nan
+        )
+        hits = float(found.correct.double().mean())
+        low, high = wilson_interval(hits, len(asked))
+        r2_low, r2_high = _ratio_interval(residual, total, seed)
+        read = readers.judge(made, data.scenes) if readers is not None else None
+        whole = float(total.sum())
+        rows.append(
+            DecompositionRow(
+                level=level,
+                estimator=estimator,
+                labels=labels,
+                r2=1 - float(residual.sum()) / whole if whole else math.nan,
+                r2_low=r2_low,
+                r2_high=r2_high,
+                r2_held_out=1 - float(errors[covered].sum() / total[covered].sum())
+                if covered.any()
+                else math.nan,
+                r2_expected=math.nan if estimator == "single" else (fit.rank - 1) / (n - 1),
+                retrieval=hits,
+                retrieval_low=low,
+                retrieval_high=high,
+                retrieval_ties=float(found.tied.double().mean()),
+                retrieval_held_out=found_held_out,
+                retrieval_chance=1 / n,
+                concepts=read[ALL_CONCEPTS].accuracy if read else math.nan,
+                objects=read[OBJECTS].accuracy if read else math.nan,
+                n_scenes=n,
+                n_left_out=n - int(covered.sum()),
+                n_parameters=fit.rank,
+            )
+        )
+    return rows
+
+
+def _cross_predict(
+    data: EmbeddingSet,
+    levels: Sequence[Level],
+    estimators: Sequence[Estimator],
+    singles: Sequence[EmbeddingSet] | None,
+    seed: int,
+) -> dict[tuple[Level, Estimator], tuple[Tensor, Tensor, Tensor]]:
+    """Predict every scene from the other folds: predictions, which exist, and their squared errors."""
+    n = data.n_scenes
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    fold = torch.empty(n, dtype=torch.int64)
+    fold[order] = torch.arange(n) % N_FOLDS
+    result: dict[tuple[Level, Estimator], tuple[Tensor, Tensor, Tensor]] = {}
+    for f in range(N_FOLDS):
+        fits = fit_all(data, levels=levels, estimators=estimators, train=fold != f, singles=singles)
+        for key, fit in fits.items():
+            if key not in result:
+                empty = torch.zeros_like(data.embeddings)
+                result[key] = (empty, torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.float64))
+            made, covered, errors = result[key]
+            rows = (fold == f).nonzero().squeeze(1)
+            rows = rows[fit.covers(data.scenes[rows])]
+            for some in rows.split(8192):
+                predicted = fit.predict(data.scenes[some])
+                errors[some] = (data.embeddings[some].double() - predicted).square().sum(1)
+                made[some] = predicted.float()
+            covered[rows] = True
+    return result
+
+
+def _ratio_interval(
+    residual: Float[Tensor, "scene"], total: Float[Tensor, "scene"], seed: int
+) -> tuple[float, float]:
+    """Give the bootstrap interval of 1 - sum residual / sum total, by weights drawn for blocks of resamples."""
+    if float(total.sum()) == 0:
+        return math.nan, math.nan
+    n = len(residual)
+    generator = torch.Generator().manual_seed(seed)
+    if n > 20_000:  # the delta method is exact enough there, and needs no draws
+        ratio = residual.sum() / total.sum()
+        error = (residual - ratio * total).std() / total.mean() / math.sqrt(n)
+        return float(1 - ratio - 1.96 * error), float(1 - ratio + 1.96 * error)
+    values = []
+    for low in range(0, N_RESAMPLES, 50):
+        picks = torch.randint(n, (min(50, N_RESAMPLES - low), n), generator=generator)
+        values.append(1 - residual[picks].sum(1) / total[picks].sum(1))
+    ends = torch.cat(values).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+    return float(ends[0]), float(ends[1])

@@ -1,0 +1,139 @@
+"""Probes fitted once to real embeddings, then put to other vectors: reconstructions, edits, what is left.
+
+:func:`conceptbind.analysis.probing.probe` asks what *can* be read off some embeddings, and fits anew to each. Here
+the reader stays as it is, and the question is whether a changed vector still reads as the scene it should show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, Embedded, _unpack, select_l2
+from conceptbind.analysis.recognition import (
+    Recognition,
+    chance_level,
+    head_labels,
+    heads,
+    present,
+    scene_margins,
+    summarise,
+)
+from conceptbind.kernels.probes import LinearProbes, fit_probes
+from conceptbind.scenes import ConceptSpace, scene_split
+
+JOINT = "joint"
+"""Head of the rows in which concepts and objects must all be recognised."""
+
+BLOCK_SCORES = 2**22
+"""Scores computed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class FixedProbes:
+    """Hold the probes of one or more seeds; make them with :func:`fit_fixed_probes`."""
+
+    space: ConceptSpace
+    probes: LinearProbes
+    train: Bool[Tensor, "fit scene"]
+    """The scenes that each seed was fitted on; judge on others."""
+
+    @property
+    def n_fits(self) -> int:
+        """How many seeds."""
+        return len(self.train)
+
+    def margins(
+        self,
+        fit: int,
+        embeddings: Float[Tensor, "row dim"],
+        scenes: Int[Tensor, "_row slot concept"],
+    ) -> Float[Tensor, "head row"]:
+        """Give the recognition margins of rows by one seed's probes: all concepts, objects, both.
+
+        A margin is min(present) - max(absent), +inf where nothing is absent (see
+        :func:`conceptbind.analysis.recognition.scene_margins`).
+        Raises ValueError when there is not one scene for each row.
+        """
+        if len(embeddings) != len(scenes):
+            raise ValueError(
+                f"{len(embeddings)} embeddings but {len(scenes)} scenes: give one scene for each row"
+            )
+        weight, bias = self.probes.weight[fit], self.probes.bias[fit]
+        blocks = []
+        for index in torch.arange(len(scenes)).split(max(1, BLOCK_SCORES // len(bias))):
+            scores = embeddings[index].to(weight) @ weight + bias
+            marks = present(self.space, scenes[index].to(weight.device))
+            by_head = torch.stack([scene_margins(scores[:, h], marks[:, h]) for h in heads(self.space)])
+            concepts, objects = by_head[:-1].amin(0), by_head[-1]
+            blocks.append(torch.stack([concepts, objects, torch.minimum(concepts, objects)]))
+        return torch.cat(blocks, dim=1)
+
+    def judge(
+        self,
+        embeddings: Float[Tensor, "row dim"],
+        scenes: Int[Tensor, "row slot concept"],
+        keep: Bool[Tensor, "fit row"] | None = None,
+    ) -> dict[str, Recognition]:
+        """Measure how often rows read as ``scenes``: heads "all concepts", "objects" and "joint".
+
+        ``keep``: the rows that each seed may be judged on; by default row i is scene i of the data and every seed is
+        judged on the scenes it was not fitted on. Means over seeds, of the ends of the intervals too.
+        Raises ValueError when ``keep`` has another shape or keeps no row of some seed.
+        """
+        if keep is None and len(embeddings) != self.train.shape[1]:
+            raise ValueError(
+                f"{len(embeddings)} rows are not the {self.train.shape[1]} scenes that the probes were made for: "
+                "pass keep=(fit, row), the rows to judge each seed on"
+            )
+        keep = ~self.train if keep is None else keep
+        if keep.shape != (self.n_fits, len(embeddings)) or not bool(keep.any(1).all()):
+            raise ValueError(
+                f"keep must mark rows for each of {self.n_fits} seeds, shape ({self.n_fits}, {len(embeddings)}); got "
+                f"{tuple(keep.shape)} with {keep.sum(-1).tolist()} rows"
+            )
+        by_seed: list[dict[str, Recognition]] = []
+        for fit, rows in enumerate(keep):
+            shown = scenes[rows]
+            margins = self.margins(fit, embeddings[rows.to(embeddings.device)], shown).cpu()
+            marks = present(self.space, shown.cpu())
+            chance = torch.stack([chance_level(marks[:, h]) for h in heads(self.space)])
+            concepts, objects = chance[:-1].prod(0), chance[-1]
+            # Objects that are all recognised say what the concepts are, so both together are as likely as both apart
+            # only for independent scores: that is the chance stated.
+            of_head = {ALL_CONCEPTS: concepts, OBJECTS: objects, JOINT: concepts * objects}
+            by_seed.append(
+                {name: summarise(margins[i], level) for i, (name, level) in enumerate(of_head.items())}
+            )
+        return {name: _mean_over_seeds([s[name] for s in by_seed]) for name in by_seed[0]}
+
+
+def fit_fixed_probes(
+    data: Embedded,
+    *,
+    train_fraction: float = 0.4,
+    seeds: Sequence[int] = (0, 1, 2),
+    l2: float | None = None,
+    tol: float = 1e-3,
+) -> FixedProbes:
+    """Fit concept and object probes to a share of the scenes, one random split a seed.
+
+    The same fits as :func:`conceptbind.analysis.probing.probe` makes, penalty chosen in the same way, but kept.
+    """
+    x, space, scenes = _unpack(data, None, None, None)
+    train = torch.stack([scene_split(len(x), train_fraction=train_fraction, seed=s) for s in seeds])
+    sizes = tuple(h.stop - h.start for h in heads(space))
+    penalty = select_l2(x, space, scenes, train, seeds=seeds, tol=tol) if l2 is None else l2
+    probes = fit_probes(x, head_labels(space, scenes), sizes, train, l2=penalty, tol=tol)
+    return FixedProbes(space, probes, train)
+
+
+def _mean_over_seeds(of_seeds: Sequence[Recognition]) -> Recognition:
+    rows = [r.as_dict() for r in of_seeds]
+    mean = {key: fmean(row[key] for row in rows) for key in rows[0]}
+    return Recognition(**{**mean, "n_scenes": round(mean["n_scenes"]), "n_vacuous": round(mean["n_vacuous"])})
