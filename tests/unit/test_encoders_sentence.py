@@ -6,6 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
+from transformers import BertModel
 
 from conceptbind.encoders import EncoderError, WeightsNotFound, load
 from conceptbind.scenes import captions, sample_scenes
@@ -113,3 +115,47 @@ def test_a_cache_with_a_part_of_a_model_lacks_weights(tmp_path, monkeypatch):
     (snapshot / "modules.json").write_text("[]")
     with pytest.raises(WeightsNotFound, match="holds a part of the model only"):
         load("sentence:small", cache_dir=tmp_path)
+
+
+def test_untrained_weights_are_transformers_own_and_leave_the_global_generator_alone(minilm):
+    before = torch.get_rng_state()
+    untrained = load("random:all-MiniLM-L6-v2", device="cpu", seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+    inner = untrained.model[0].auto_model
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        theirs = BertModel(inner.config).state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in inner.state_dict().items())
+    assert inner.embeddings.word_embeddings.weight.std() == pytest.approx(
+        inner.config.initializer_range, rel=0.01
+    )
+    differs = {k for k, v in minilm.provenance.items() if untrained.provenance[k] != v}
+    assert differs == {"spec", "weights", "pretrained", "seed", "weights_sha256"}
+    assert untrained.provenance["pretrained"] is False
+    assert untrained.provenance["seed"] == 5
+    again = load("random:sentence:all-MiniLM-L6-v2", device="cpu", seed=5)
+    assert again.provenance["weights_sha256"] == untrained.provenance["weights_sha256"]
+    assert torch.equal(again.encode_texts(["a cat"]), untrained.encode_texts(["a cat"]))
+    other = load("random:all-MiniLM-L6-v2", device="cpu", seed=6)
+    assert other.provenance["weights_sha256"] != untrained.provenance["weights_sha256"]
+
+
+def test_an_untrained_encoder_still_tokenises_pools_and_normalises(minilm):
+    untrained = load("random:all-MiniLM-L6-v2", device="cpu")
+    texts = ["a red circle and a blue square", "a blue circle and a red square", "a cat"]
+    rows = untrained.encode_texts(texts)
+    assert torch.allclose(rows.norm(dim=1), torch.ones(3), atol=1e-5)
+    batch = minilm.model.tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        tokens = untrained.model[0].auto_model(**batch).last_hidden_state
+    mask = batch["attention_mask"].unsqueeze(2)
+    pooled = (tokens * mask).sum(1) / mask.sum(1)
+    assert torch.allclose(rows, pooled / pooled.norm(dim=1, keepdim=True), atol=1e-5)
+    assert torch.pdist(rows).min() > 1e-3
+
+
+def test_a_model_that_would_stay_trained_in_part_is_refused(minilm, tmp_path):
+    both = SentenceTransformer(modules=[minilm.model[0], minilm.model[1], Dense(384, 8)], device="cpu")
+    both.save_pretrained(str(tmp_path / "dense"))
+    with pytest.raises(EncoderError, match="has weights outside its transformer"):
+        load(f"random:sentence:{tmp_path / 'dense'}", device="cpu")

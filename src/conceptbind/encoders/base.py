@@ -138,38 +138,55 @@ class CheckedEncoder:
         return f"<{self.name}: {takes} to {self.dim} dimensions, {self.precision} on {self.device}>"
 
 
-def describe_model(
-    model: nn.Module,
-    *,
-    spec: str,
-    weights: dict[str, Any],
-    settings: Any,
-    preprocessing: Preprocessing | None,
-    precision: str,
-    device: torch.device,
-    packages: Sequence[str],
-    quick_gelu: bool = False,
-    normalised_by_model: bool = False,
-) -> dict[str, Any]:
-    """List what determines a model's output, ready for JSON.
+class ModelEncoder(CheckedEncoder):
+    """Freeze a torch model, and list all that determines its output as ``provenance``."""
 
-    ``weights``: where they come from. ``settings``: what the state dict does not hold, such as the number of
-    heads, the pooling and the tokenizer, ready for JSON; only their digest is kept.
-    """
-    return {
-        "spec": spec,
-        "pretrained": True,
-        "seed": None,
-        **weights,
-        "weights_sha256": tensor_digest(model.state_dict()),
-        "settings_sha256": digest(settings),
-        "quick_gelu": quick_gelu,
-        "preprocessing": None if preprocessing is None else preprocessing.describe(),
-        "normalised_by_model": normalised_by_model,
-        "precision": precision,
-        "device": device_name(device),
-        "versions": versions("torch", *packages),
-    }
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        name: str,
+        dim: int,
+        modalities: set[str],
+        device: torch.device,
+        precision: str,
+        weights: dict[str, Any],
+        settings: Any,
+        preprocessing: Preprocessing | None,
+        packages: Sequence[str],
+        quick_gelu: bool = False,
+        normalised_by_model: bool = False,
+    ) -> None:
+        """Describe the model.
+
+        ``weights``: where they come from. ``settings``: what the state dict does not hold, such as the number of
+        heads, the pooling and the tokenizer, ready for JSON; only their digest is kept. ``packages``: whose
+        versions matter.
+        """
+        self.model: Any = freeze(model, device)
+        provenance = {
+            "spec": name,
+            "pretrained": True,
+            "seed": None,
+            **weights,
+            "weights_sha256": tensor_digest(model.state_dict()),
+            "settings_sha256": digest(settings),
+            "quick_gelu": quick_gelu,
+            "preprocessing": None if preprocessing is None else preprocessing.describe(),
+            "normalised_by_model": normalised_by_model,
+            "precision": precision,
+            "device": device_name(device),
+            "versions": versions("torch", *packages),
+        }
+        super().__init__(
+            name=name,
+            dim=dim,
+            modalities=modalities,
+            device=device,
+            precision=precision,
+            provenance=provenance,
+            model=self.model,
+        )
 
 
 def folder_settings(folder: Path) -> dict[str, str]:
@@ -293,6 +310,15 @@ def freeze(model: nn.Module, device: torch.device) -> nn.Module:
     model = model.to(device).eval().requires_grad_(False)
     assert not any(m.training for m in model.modules())
     return model
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from torch's CPU generator as seeded within, and leave it as it was."""
+    # Seeding through default_generator, not torch.manual_seed, leaves the GPU's generators alone too.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 @contextlib.contextmanager

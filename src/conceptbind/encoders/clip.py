@@ -7,6 +7,7 @@ text cut off at the context length.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +21,12 @@ from torch import Tensor, nn
 from conceptbind.encoders.base import (
     CheckedEncoder,
     EncoderError,
+    ModelEncoder,
     WeightsNotFound,
-    describe_model,
     encode_pictures_batched,
     folder_settings,
-    freeze,
     resolve_device,
+    seeded,
 )
 from conceptbind.encoders.clip_registry import (
     check_architecture,
@@ -43,9 +44,10 @@ from conceptbind.kernels.encoding import (
     encode_unique,
 )
 from conceptbind.kernels.preprocessing import Preprocessing
+from conceptbind.provenance import tensor_digest
 
 
-class ClipEncoder(CheckedEncoder):
+class ClipEncoder(ModelEncoder):
     """Encode pictures and texts with one open_clip model. ``model`` is open to hooks and probes."""
 
     def __init__(
@@ -61,32 +63,24 @@ class ClipEncoder(CheckedEncoder):
         cache_dir: str | Path | None,
         folder: Path | None = None,
     ) -> None:
-        resolved = resolve_device(device, precision)
         self.preprocessing = _preprocessing(model, spec)
-        self.model = freeze(model, resolved)
         super().__init__(
+            model,
             name=spec,
             dim=config["embed_dim"],
             modalities={"image", "text"},
-            device=resolved,
+            device=resolve_device(device, precision),
             precision=precision,
-            provenance=describe_model(
-                model,
-                spec=spec,
-                weights=weights,
-                settings={
-                    "model": config,
-                    "preprocessing": model.visual.preprocess_cfg,
-                    "tokenizer": tokenizer_name if folder is None else None,
-                    "files": {} if folder is None else folder_settings(folder),
-                },
-                preprocessing=self.preprocessing,
-                precision=precision,
-                device=resolved,
-                packages=("open_clip_torch", "timm", "transformers", "tokenizers", "pillow"),
-                quick_gelu=bool(config.get("quick_gelu", False)),
-            ),
-            model=self.model,
+            weights=weights,
+            settings={
+                "model": config,
+                "preprocessing": model.visual.preprocess_cfg,
+                "tokenizer": tokenizer_name if folder is None else None,
+                "files": {} if folder is None else folder_settings(folder),
+            },
+            preprocessing=self.preprocessing,
+            packages=("open_clip_torch", "timm", "transformers", "tokenizers", "pillow"),
+            quick_gelu=bool(config.get("quick_gelu", False)),
         )
         self.context_length = int(model.context_length)
         self._text_config = config["text_cfg"]
@@ -94,6 +88,28 @@ class ClipEncoder(CheckedEncoder):
         self._cache_dir = cache_dir
         self._tokenizer: Any = None
         self._tower = causal_tower(self.model)
+
+    @property
+    def has_causal_texts(self) -> bool:
+        """Whether its text encoder is one whose context may be cropped."""
+        return self._tower is not None
+
+    def with_texts_of(self, model: nn.Module, **recorded: Any) -> ClipEncoder:
+        """Give this encoder with another model of its kind, for texts only; ``recorded`` joins its provenance."""
+        other = copy.copy(self)
+        weights = tensor_digest(model.state_dict())
+        CheckedEncoder.__init__(
+            other,
+            name=self.name,
+            dim=self.dim,
+            modalities={"text"},
+            device=self.device,
+            precision=self.precision,
+            provenance={**self.provenance, "weights_sha256": weights, **recorded},
+            model=model,
+        )
+        other.model, other._tower = model, causal_tower(model)
+        return other
 
     def tokenise(self, texts: list[str]) -> Tensor:
         """Turn texts into token rows (text, context). Raises EncoderError for a text beyond the context."""
@@ -273,10 +289,8 @@ def load_random(
     open_clip = import_open_clip()
     check_architecture(architecture, architecture, prefix="random:")
     config = open_clip.get_model_config(architecture)
-    # Seeding through default_generator, not torch.manual_seed, leaves the GPU's generators alone too.
     require_text_config(config, cache_dir)
-    with _quiet_open_clip(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with _quiet_open_clip(), seeded(seed):
         try:
             model = open_clip.create_model(architecture, load_weights=False, pretrained_text=False)
         except Exception as error:

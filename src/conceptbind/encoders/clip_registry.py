@@ -34,6 +34,11 @@ def check_architecture(model_name: str, given: str, *, prefix: str) -> None:
         f"open_clip has no architecture {model_name!r}. "
         + (f"Closest: {', '.join(close)}. " if close else "")
         + "open_clip.list_models() lists all"
+        + (
+            ". Untrained there are also all-MiniLM-L6-v2, sentence:<name> and efficientnet-lite0"
+            if prefix == "random:"
+            else ""
+        )
     )
 
 

@@ -10,14 +10,12 @@ from PIL import Image
 from torch import Tensor
 
 from conceptbind.encoders.base import (
-    CheckedEncoder,
     EncoderError,
+    ModelEncoder,
     PackageMissing,
     WeightsNotFound,
-    describe_model,
     encode_pictures_batched,
     folder_settings,
-    freeze,
     resolve_device,
 )
 from conceptbind.encoders.hub import hub_folder, quiet_transformers
@@ -40,31 +38,24 @@ PREPROCESSING = Preprocessing(
 )
 
 
-class Dinov2Encoder(CheckedEncoder):
+class Dinov2Encoder(ModelEncoder):
     """Encode pictures with a transformers Dinov2Model."""
 
     def __init__(
         self, model: Any, *, spec: str, source: str, folder: Path, device: torch.device, precision: str
     ) -> None:
-        self.model = freeze(model, device)
         self.preprocessing = PREPROCESSING
         super().__init__(
+            model,
             name=spec,
             dim=model.config.hidden_size,
             modalities={"image"},
             device=device,
             precision=precision,
-            provenance=describe_model(
-                model,
-                spec=spec,
-                weights={"weights": source},
-                settings=folder_settings(folder),
-                preprocessing=PREPROCESSING,
-                precision=precision,
-                device=device,
-                packages=("transformers", "pillow"),
-            ),
-            model=self.model,
+            weights={"weights": source},
+            settings=folder_settings(folder),
+            preprocessing=PREPROCESSING,
+            packages=("transformers", "pillow"),
         )
 
     def _images(self, images: Tensor | list[Image.Image], batch_size: int | None, progress: bool) -> Tensor:

