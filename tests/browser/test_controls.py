@@ -173,7 +173,8 @@ def test_without_script_the_first_frames_show(visit, demo_url: str, width: int) 
     alts = [shown.nth(i).get_attribute("alt") for i in range(shown.count())]
     assert alts[:3] == ["red = 0", "red 1, green 0", "0-0-0"]
     assert "“a red square and a blue circle”" in alts[3]
-    assert len(alts) == 5
+    assert alts[5].startswith("A cloud of four concept parts")
+    assert len(alts) == 6
     assert all(shown.nth(i).bounding_box()["height"] > 50 for i in range(len(alts)))
     one.check_width()
     assert not one.outside
@@ -185,4 +186,4 @@ def test_with_script_the_fallback_leaves_no_strip(visit, demo_url: str, dark: bo
     heights = one.page.evaluate(
         "[...document.querySelectorAll('.cell_output .output:has(> noscript)')].map((e) => e.offsetHeight)"
     )
-    assert heights == [0] * 5
+    assert heights == [0] * 6
