@@ -11,6 +11,7 @@ from jaxtyping import TypeCheckError
 
 from conceptbind.render import FlatRenderer, to_pil
 from conceptbind.render.flat import PLACES
+from conceptbind.render.occlusion import MAX_TURN, hidden_shares, offset_that_hides
 from conceptbind.render.shapes import POLYGONS, REACH, SHAPES, mask
 from conceptbind.scenes import ConceptSpace, factorial_scenes, sample_scenes
 from conceptbind.spaces import CAPTIONS_20, CLEVR, CLEVR_2D, CLEVR_COLOURS
@@ -131,11 +132,14 @@ def test_all_576_pictures_differ():
     assert len({image.numpy().tobytes() for image in images}) == 576
 
 
-def test_places_of_ones_own():
-    left = FlatRenderer(places=((0.25, 0.5),)).render(torch.tensor([[[1, 0]]]))[0]
-    pair = FlatRenderer().render(torch.tensor([[[1, 0], [2, 2]]]))[0]
-    assert torch.equal(left[:, :, :112], pair[:, :, :112])
-    assert (left[:, :, 112:] == GROUND.view(3, 1, 1)).all()
+def test_single_objects_at_the_place_of_either_slot():
+    pairs = factorial_scenes(CLEVR_2D, 2)[::23]
+    images = FlatRenderer().render(pairs)
+    left, right = (FlatRenderer(places=(place,)).render(pairs[:, [i]]) for i, place in enumerate(PLACES[2]))
+    assert torch.equal(left[..., :112], images[..., :112])
+    assert torch.equal(right[..., 112:], images[..., 112:])
+    assert (left[..., 112:] == GROUND.view(3, 1, 1)).all()
+    assert (right[..., :112] == GROUND.view(3, 1, 1)).all()
 
 
 def test_colours_and_background_of_ones_own():
@@ -267,7 +271,109 @@ def test_overlapping_objects_are_drawn_in_slot_order():
     assert not (image == torch.tensor(CLEVR_COLOURS["red"]).view(3, 1, 1)).all(0).any()
 
 
+# ---- occluded pairs
+
+
+OCCLUDED = FlatRenderer(ALL_SHAPES, placement="occluded")
+
+
+def unmix(image, first, second):
+    """Recover how much of each pixel two colours and the ground cover, from p = a first + b second + (1-a-b) ground."""
+    basis = torch.stack([torch.tensor(c).double() - GROUND for c in (first, second)], dim=1)
+    pixels = image.double().flatten(1) - GROUND.double()[:, None]
+    return torch.linalg.lstsq(basis, pixels).solution.reshape(2, *image.shape[1:])
+
+
+def test_the_hidden_share_in_the_picture_is_the_promised_one():
+    """Measured in pixels: the back object's colour beside the front one, against the object alone."""
+    palette = list(CLEVR_COLOURS.values())
+    n_measured = 0
+    for scene in scenes_of(2, 60, seed=3):
+        if scene[0, 0] == scene[1, 0]:
+            continue
+        front, hidden = OCCLUDED.hidden(scene)
+        seen = unmix(OCCLUDED.render(scene[None])[0], *(palette[c] for c in scene[:, 0].tolist()))
+        assert seen[front].sum().item() == pytest.approx(44.75**2, rel=0.01)
+        assert 1 - seen[1 - front].sum().item() / 44.75**2 == pytest.approx(hidden, abs=0.01)
+        n_measured += 1
+    assert n_measured > 40
+
+
+def test_shares_fill_the_range_either_slot_is_in_front_and_slot_0_is_left():
+    scenes = factorial_scenes(CLEVR_2D, 2)
+    renderer = FlatRenderer(placement="occluded")
+    front, hidden = map(np.array, zip(*(renderer.hidden(s) for s in scenes), strict=True))
+    low, high = renderer.occlusion
+    assert hidden.min() >= low - 0.01
+    assert hidden.max() <= high + 0.01
+    assert abs(hidden.mean() - (low + high) / 2) < 4 * (high - low) / np.sqrt(12 * 576)
+    assert hidden.std() == pytest.approx((high - low) / np.sqrt(12), rel=0.1)
+    assert abs(front.mean() - 0.5) < 4 * 0.5 / np.sqrt(576)
+    for scene in scenes[::7]:
+        centres, _ = renderer.layout(scene)
+        assert centres[0, 0] < centres[1, 0]
+        assert np.abs(centres.mean(0) - 112).max() <= 0.5
+
+
+def test_every_pair_of_shapes_meets_every_share_at_every_angle():
+    for front in SHAPES:
+        for back in SHAPES:
+            for share in (0.1, 0.25, 0.4):
+                for angle in np.linspace(-MAX_TURN, MAX_TURN, 3):
+                    (x, y), hidden = offset_that_hides(
+                        (front, 44.75), (back, 44.75), share, angle=float(angle)
+                    )
+                    assert abs(hidden - share) < 0.5 / 44.75  # half a pixel along a whole side
+                    assert x > 0
+                    assert abs(y * np.cos(angle) - x * np.sin(angle)) <= 1.5
+
+
+def test_hidden_shares_of_squares_in_closed_form_and_of_others_by_laying_masks_on_one_another():
+    side = 12.0
+    shares = hidden_shares(mask("square", side), mask("square", side))
+    middle = len(shares) // 2
+    for dx, dy in [(0, 0), (3, 0), (-3, 0), (5, -7), (-1, 11), (12, 0), (13, 2)]:
+        expected = max(0, 1 - abs(dx) / side) * max(0, 1 - abs(dy) / side)
+        assert shares[middle + dy, middle + dx] == pytest.approx(expected, abs=1e-9)
+    front, back = mask("star", 20.0), mask("triangle", 30.25)
+    shares = hidden_shares(front, back)
+    middle = len(shares) // 2
+    for dx, dy in [(0, 0), (5, -3), (-12, 7), (20, 4)]:
+        ground = np.zeros((2, 160, 160))
+        for layer, m, x, y in ((ground[0], front, 80 + dx, 80 + dy), (ground[1], back, 80, 80)):
+            half = len(m) // 2
+            layer[y - half : y + half, x - half : x + half] = m / 255
+        expected = (ground[0] * ground[1]).sum() / ground[1].sum()
+        assert shares[middle + dy, middle + dx] == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_occluded_picture_depends_on_the_settings_the_scene_and_the_copy_only():
+    scenes = scenes_of(2, 12)
+    images = OCCLUDED.render(scenes)
+    one_by_one = torch.cat(
+        [FlatRenderer(ALL_SHAPES, placement="occluded").render(s[None]) for s in scenes.flip(0)]
+    )
+    assert torch.equal(images, one_by_one.flip(0))
+    other_seed = FlatRenderer(ALL_SHAPES, placement="occluded", seed=1)
+    for other in (OCCLUDED.render(scenes, copy=1), other_seed.render(scenes)):
+        assert (images != other).flatten(1).any(1).all()
+
+
+def test_occluded_objects_may_vary_in_size():
+    renderer = FlatRenderer(placement="occluded", size_jitter=0.2, occlusion=(0.3, 0.3))
+    for scene in factorial_scenes(CLEVR_2D, 2)[::29]:
+        assert renderer.hidden(scene)[1] == pytest.approx(0.3, abs=0.015)
+
+
 # ---- settings
+
+
+def test_occlusion_is_part_of_the_settings_only_where_it_matters():
+    for how in ({}, {"placement": "free"}):
+        assert FlatRenderer(occlusion=(0.1, 0.2), **how).settings == FlatRenderer(**how).settings
+        assert "occlusion" not in FlatRenderer(**how).settings
+    one, other = (FlatRenderer(placement="occluded", occlusion=o) for o in ((0.1, 0.2), (0.2, 0.3)))
+    assert one.settings != other.settings
 
 
 def test_settings_are_json_and_tell_apart_whatever_changes_pixels():
@@ -279,6 +385,7 @@ def test_settings_are_json_and_tell_apart_whatever_changes_pixels():
         FlatRenderer(ALL_SHAPES),
         FlatRenderer(size=225),
         FlatRenderer(placement="free"),
+        FlatRenderer(placement="occluded"),
         FlatRenderer(places=PLACES[2]),
         FlatRenderer(object_size=0.21),
         FlatRenderer(place_jitter=0.01),
@@ -322,6 +429,10 @@ def test_a_later_change_of_the_palette_does_not_reach_the_renderer():
         ({"size": 4}, "at least 8; got 4"),
         ({"placement": "free", "place_jitter": 0.1}, "belong to placement='fixed': leave them out"),
         ({"placement": "free", "places": ((0.5, 0.5),)}, "belong to placement='fixed': leave them out"),
+        ({"placement": "occluded", "place_jitter": 0.1}, "leave them out, occluded places follow from"),
+        ({"placement": "occluded", "overlap": True}, "leave it out, occluded objects overlap"),
+        ({"occlusion": (0.3, 0.2)}, r"0 < low <= high < 1; got \(0.3, 0.2\)"),
+        ({"occlusion": (0.0, 0.2)}, r"0 < low <= high < 1; got \(0.0, 0.2\)"),
         ({"object_size": 1.5}, "object_size must be at least 0 and below 1; got 1.5"),
         ({"size_jitter": -0.1}, "size_jitter must be at least 0 and below 1; got -0.1"),
         ({"object_size": 0.0}, "two pixels wide or more"),
@@ -351,6 +462,13 @@ def test_an_unknown_placement_is_refused():
             2,
             "overlap at their fixed places: use a smaller object_size or size_jitter, or overlap=True",
         ),
+        ({"placement": "occluded"}, 3, "an occluded scene has two objects, these have 3"),
+        ({"placement": "occluded", "object_size": 0.6}, 2, "2 objects of object_size 0.6 stick out"),
+        (
+            {"placement": "occluded", "occlusion": (0.985, 0.99)},
+            2,
+            r"a square hides at most 0\.9\d of a square beside it; 0\.99 is wanted: use a lower occlusion",
+        ),
         ({"placement": "free", "object_size": 0.9}, 1, "larger than the picture"),
         (
             {"placement": "free", "object_size": 0.3},
@@ -364,6 +482,11 @@ def test_an_impossible_layout_is_an_error_that_names_the_way_out(how, n_objects,
     scenes = torch.zeros(1, n_objects, 2, dtype=torch.int64)
     with pytest.raises(ValueError, match=message):
         FlatRenderer(**how).render(scenes)
+
+
+def test_only_occluded_scenes_say_what_is_hidden():
+    with pytest.raises(ValueError, match="'fixed' says nothing of this: use placement='occluded'"):
+        FlatRenderer().hidden(torch.zeros(2, 2, dtype=torch.int64))
 
 
 def test_a_value_outside_the_space_and_a_negative_copy_are_errors():

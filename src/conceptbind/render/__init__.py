@@ -1,5 +1,6 @@
 """Pictures of scenes."""
 
 from conceptbind.render.flat import FlatRenderer, to_pil
+from conceptbind.render.solid import SolidRenderer
 
-__all__ = ["FlatRenderer", "to_pil"]
+__all__ = ["FlatRenderer", "SolidRenderer", "to_pil"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
+from conceptbind.render.occlusion import MAX_TURN, offset_that_hides
 from conceptbind.render.shapes import REACH, SHAPES, mask
 from conceptbind.scenes import ConceptSpace
 from conceptbind.spaces import CLEVR_2D, CLEVR_COLOURS
@@ -33,6 +34,15 @@ _TRIES = 200_000
 _COLOUR_NAMES = ("colour", "color")
 
 
+class _Placed(NamedTuple):
+    centres: Int[np.ndarray, "slot 2"]
+    sides: Float[np.ndarray, "slot"]
+    order: Sequence[int]
+    """The slots as they are drawn, the last one in front."""
+    hidden: float = 0.0
+    """In an occluded scene, the share of the back object's area that the front one hides."""
+
+
 @dataclass(frozen=True)
 class FlatRenderer:
     """Draw scenes of a space with the concepts ``colour`` (or ``color``) and ``shape``.
@@ -48,8 +58,10 @@ class FlatRenderer:
     space: ConceptSpace = CLEVR_2D
     size: int = 224
     """Width and height in pixels."""
-    placement: Literal["fixed", "free"] = "fixed"
-    """``"fixed"``: slot i at the i-th of ``places``. ``"free"``: uniform over all layouts in the picture."""
+    placement: Literal["fixed", "free", "occluded"] = "fixed"
+    """``"fixed"``: slot i at the i-th of ``places``. ``"free"``: uniform over all layouts in the picture.
+    ``"occluded"``: two objects about the middle, slot 0 to the left of slot 1, one drawn over the other; which
+    one, and how steep the line between them is, is drawn at random for every scene."""
     places: tuple[tuple[float, float], ...] | None = None
     """Fixed centres (x, y) in shares of the picture; None takes ``PLACES`` for the number of objects."""
     object_size: float = 0.2
@@ -64,6 +76,9 @@ class FlatRenderer:
     """Every channel of the background moves by up to this much, within 0-255."""
     overlap: bool = False
     """Whether objects may overlap; later slots are then drawn over earlier ones and may hide them."""
+    occlusion: tuple[float, float] = (0.2, 0.35)
+    """For every occluded scene, the hidden share of the back object's area is uniform in this range, and met
+    to half a pixel, 0.012 at the default sizes. Two objects of one colour run into one another."""
     colours: Mapping[str, tuple[int, int, int]] = field(default_factory=lambda: CLEVR_COLOURS, hash=False)
     """RGB 0-255 by name."""
     seed: int = 0
@@ -74,15 +89,25 @@ class FlatRenderer:
         object.__setattr__(self, "background", _rgb("background", self.background))
         if self.places is not None:
             object.__setattr__(self, "places", tuple((float(x), float(y)) for x, y in self.places))
+        object.__setattr__(self, "occlusion", tuple(float(share) for share in self.occlusion))
         self._check_space()
         if self.size < 8:
             raise ValueError(f"size is a number of pixels, at least 8; got {self.size}")
-        if self.placement not in ("fixed", "free"):
-            raise ValueError(f"placement must be 'fixed' or 'free'; got {self.placement!r}")
-        if self.placement == "free" and (self.places is not None or self.place_jitter):
+        if self.placement not in ("fixed", "free", "occluded"):
+            raise ValueError(f"placement must be 'fixed', 'free' or 'occluded'; got {self.placement!r}")
+        if self.placement != "fixed" and (self.places is not None or self.place_jitter):
+            how = "are uniform over the picture" if self.placement == "free" else "follow from the occlusion"
             raise ValueError(
                 "places and place_jitter belong to placement='fixed': "
-                "leave them out, free places are uniform over the picture"
+                f"leave them out, {self.placement} places {how}"
+            )
+        if self.placement == "occluded" and self.overlap:
+            raise ValueError(
+                "overlap is for placement='fixed' or 'free': leave it out, occluded objects overlap"
+            )
+        if len(self.occlusion) != 2 or not 0 < self.occlusion[0] <= self.occlusion[1] < 1:
+            raise ValueError(
+                f"occlusion is a range of shares (low, high), 0 < low <= high < 1; got {self.occlusion}"
             )
         for name, value, top in (
             ("object_size", self.object_size, 1.0),
@@ -120,6 +145,8 @@ class FlatRenderer:
             "overlap": self.overlap,
             "colours": {name: list(self.colours[name]) for name in colours},
             "seed": self.seed,
+            # Last and only where it matters, so that what was known of other placements stays so.
+            **({"occlusion": list(self.occlusion)} if self.placement == "occluded" else {}),
         }
 
     def render(
@@ -147,14 +174,27 @@ class FlatRenderer:
         First the centres (x, y), each the corner between pixels x - 1 and x, y - 1 and y; then the sides.
         """
         self.space.check(scene)
-        return self._place(len(scene), self._rng(scene.tolist(), copy))
+        placed = self._place(scene.tolist(), self._rng(scene.tolist(), copy))
+        return placed.centres, placed.sides
+
+    def hidden(self, scene: Int[Tensor, "slot concept"], *, copy: int = 0) -> tuple[int, float]:
+        """Give the front slot of one occluded scene, and the share of the other object's area it hides.
+
+        Raises ValueError unless placement is ``"occluded"``, or when the objects cannot be placed.
+        """
+        if self.placement != "occluded":
+            raise ValueError(f"placement {self.placement!r} says nothing of this: use placement='occluded'")
+        self.space.check(scene)
+        placed = self._place(scene.tolist(), self._rng(scene.tolist(), copy))
+        return placed.order[-1], placed.hidden
 
     def _draw(self, picture: UInt8[np.ndarray, "size size 3"], scene: list[list[int]], copy: int) -> None:
         rng = self._rng(scene, copy)
-        centres, sides = self._place(len(scene), rng)
+        placed = self._place(scene, rng)
         shift = rng.integers(-self.background_jitter, self.background_jitter, size=3, endpoint=True)
         picture[:] = np.clip(np.add(self.background, shift), 0, 255)
-        for (x, y), side, obj in zip(centres, sides, scene, strict=True):
+        for slot in placed.order:
+            (x, y), side, obj = placed.centres[slot], placed.sides[slot], scene[slot]
             colour, shape = (
                 self.space.values[k][obj[k]] for k in (self._colour_concept, self._shape_concept)
             )
@@ -166,9 +206,8 @@ class FlatRenderer:
             alpha = alpha[top - (y - half) :, left - (x - half) :][: part.shape[0], : part.shape[1]]
             part[:] = (part * (255 - alpha) + np.array(self.colours[colour]) * alpha + 127) // 255
 
-    def _place(
-        self, n_objects: int, rng: np.random.Generator
-    ) -> tuple[Int[np.ndarray, "slot 2"], Float[np.ndarray, "slot"]]:
+    def _place(self, scene: list[list[int]], rng: np.random.Generator) -> _Placed:
+        n_objects = len(scene)
         scale = rng.uniform(1 - self.size_jitter, 1 + self.size_jitter, size=n_objects)
         sides = np.rint(4 * scale * self.object_size * self.size) / 4
         reach = sides * max(REACH[shape] for shape in self.space.values[self._shape_concept])
@@ -183,7 +222,12 @@ class FlatRenderer:
                 raise ValueError(f"{objects} stick out of the picture at their fixed places: {advice}")
             if not self.overlap and not _apart(centres[None], reach)[0]:
                 raise ValueError(f"{objects} overlap at their fixed places: {advice}, or overlap=True")
-            return centres, sides
+            return _Placed(centres, sides, range(n_objects))
+        if self.placement == "occluded":
+            placed = self._occluded(scene, sides, rng)
+            if (placed.centres < low).any() or (placed.centres > high).any():
+                raise ValueError(f"{objects} stick out of the picture: {advice}")
+            return placed
         if (low > high).any():
             raise ValueError(f"{objects} are larger than the picture: {advice}")
         # Whole layouts are drawn until one has no overlap: one object after another would not be uniform.
@@ -194,11 +238,34 @@ class FlatRenderer:
             )
             good = np.ones(n_block, dtype=bool) if self.overlap else _apart(centres, reach)
             if good.any():
-                return centres[good.argmax()], sides
+                return _Placed(centres[good.argmax()], sides, range(n_objects))
             n_tried, n_block = n_tried + n_block, min(4 * n_block, 16384)
         raise ValueError(
             f"{objects} found no places without overlap in {n_tried:,} tries: {advice}, or overlap=True"
         )
+
+    def _occluded(
+        self, scene: list[list[int]], sides: Float[np.ndarray, "slot"], rng: np.random.Generator
+    ) -> _Placed:
+        if len(scene) != 2:
+            raise ValueError(
+                f"an occluded scene has two objects, these have {len(scene)}: use placement='fixed' or 'free'"
+            )
+        front = int(rng.integers(2))
+        wanted, angle = float(rng.uniform(*self.occlusion)), float(rng.uniform(-MAX_TURN, MAX_TURN))
+        shapes = [self.space.values[self._shape_concept][obj[self._shape_concept]] for obj in scene]
+        one, other = ((shapes[slot], float(sides[slot])) for slot in (front, 1 - front))
+        try:
+            offset, hidden = offset_that_hides(one, other, wanted, angle=angle)
+        except ValueError as error:
+            raise ValueError(f"{error}: use a lower occlusion than {self.occlusion}") from None
+        if front == 0:
+            offset = offset * (-1, 1)
+        # The middle of the two, to the pixel, is the middle of the picture.
+        back_at = self.size // 2 - offset // 2
+        centres = np.empty((2, 2), dtype=np.int64)
+        centres[front], centres[1 - front] = back_at + offset, back_at
+        return _Placed(centres, sides, (1 - front, front), hidden)
 
     def _fixed_places(self, n_objects: int) -> Float[np.ndarray, "slot 2"]:
         places = PLACES.get(n_objects) if self.places is None else self.places
