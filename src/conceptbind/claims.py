@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from conceptbind.presets import PRESETS
+
 try:
     import fcntl
 except ImportError:  # Windows: writers are not kept apart there, each write is still atomic
@@ -31,9 +33,6 @@ FINDINGS = {
     "F9": "Scope: more objects, occlusion, photographs",
 }
 """The paper's findings, in the order of the scorecard."""
-
-PRESETS = ("smoke", "laptop", "paper")
-"""Sizes of a run, smallest first."""
 
 VERDICTS = ("holds", "does not hold", "not run here")
 

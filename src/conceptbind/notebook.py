@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import TypeVar
 
 import torch
 
 from conceptbind import __version__, plots
-from conceptbind.claims import PRESETS
+from conceptbind.presets import choose
 
-T = TypeVar("T")
+__all__ = ["choose", "in_colab", "start"]
 
 
 def start() -> None:
@@ -34,10 +32,3 @@ def start() -> None:
 def in_colab() -> bool:
     """Tell whether this kernel runs in Google Colab."""
     return "google.colab" in sys.modules
-
-
-def choose(preset: str, sizes: Mapping[str, T]) -> T:
-    """Pick the entry of ``sizes`` for a preset. Raises ValueError for a preset that does not exist."""
-    if preset not in PRESETS:
-        raise ValueError(f"PRESET is one of {', '.join(PRESETS)}; got {preset!r}")
-    return sizes[preset]

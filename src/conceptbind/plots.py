@@ -69,20 +69,54 @@ def paired_bars(
     ``rows[label] = (concept, object)``, each ``(accuracy, low, high)`` in 0 to 1.
     ``chance[label] = (concept, object)``, drawn as a black tick across the bar.
     """
+    return grouped_bars(
+        rows,
+        series=("concepts", "objects"),
+        ticks=chance,
+        xlabel="share of scenes recognised" + ("; black: chance" if chance else ""),
+        title=title,
+    )
+
+
+def grouped_bars(
+    rows: Mapping[str, Sequence[Numbers]],
+    *,
+    series: Sequence[str],
+    ticks: Mapping[str, Sequence[float]] | None = None,
+    xlabel: str,
+    title: str = "",
+) -> Figure:
+    """Draw a few numbers from 0 to 1 as horizontal bars for each row, with intervals and a black tick each.
+
+    ``rows[label]`` holds ``(value, low, high)`` for each of the ``series`` (up to four); NaN draws no bar, and a
+    negative value a bar without length, with its number beside it. ``ticks[label]``: a reference for each bar, or NaN.
+    Raises ValueError for more than four series, or a row with another number of values than there are series.
+    """
+    if not 1 <= len(series) <= 4:
+        raise ValueError(f"a row has room for 1 to 4 bars; got {len(series)} series: {tuple(series)}")
+    for label, row in rows.items():
+        if len(row) != len(series):
+            raise ValueError(
+                f"the row {label!r} has {len(row)} values, there are {len(series)} series: {series}"
+            )
     labels = list(rows)
-    height, pitch = 0.3, 1.0
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.0 + 0.66 * len(labels)), layout="constrained")
-    for which, (name, colour, hatch) in enumerate([("concepts", CONCEPT, ""), ("objects", OBJECT, "///")]):
+    height = 0.3 if len(series) < 3 else 0.26
+    pitch = 0.4 + height * len(series)
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.0 + 0.66 * pitch * len(labels)), layout="constrained")
+    looks = [(CONCEPT, ""), (OBJECT, "///"), (GREEN, "..."), (ORANGE, "xxx")]
+    for which, (name, (colour, hatch)) in enumerate(zip(series, looks, strict=False)):
         values = np.array([rows[label][which] for label in labels], dtype=float)
         y = pitch * np.arange(len(labels)) + which * height
-        ax.barh(y, values[:, 0], height * 0.92, color=colour, hatch=hatch, edgecolor="white", label=name)
-        errors = np.abs(values[:, 1:] - values[:, :1]).T
-        ax.errorbar(values[:, 0], y, xerr=errors, fmt="none", ecolor="#333", elinewidth=1.2, capsize=3)
-        for yi, value in zip(y, values, strict=True):
-            ax.text(1.03, yi, f"{value[0]:.2f}", va="center", color=colour, weight="bold", size=11)
-        if chance:
-            for yi, label in zip(y, labels, strict=True):
-                c = chance[label][which]
+        lengths = np.clip(np.nan_to_num(values[:, 0]), 0, None)
+        ax.barh(y, lengths, height * 0.92, color=colour, hatch=hatch, edgecolor="white", label=name)
+        errors = np.abs(np.clip(values[:, 1:], 0, None) - lengths[:, None]).T
+        ax.errorbar(lengths, y, xerr=errors, fmt="none", ecolor="#333", elinewidth=1.2, capsize=3)
+        for yi, value in zip(y, values[:, 0], strict=True):
+            if not np.isnan(value):
+                ax.text(1.03, yi, f"{value:.2f}", va="center", color=colour, weight="bold", size=11)
+        for yi, label in zip(y, labels, strict=True):
+            c = ticks[label][which] if ticks and label in ticks else np.nan
+            if not np.isnan(c):
                 ax.plot([c, c], [yi - height * 0.46, yi + height * 0.46], color=BLACK, lw=2.5)
     for i, label in enumerate(labels):
         # Above its bars and not beside them: on a phone the bars keep the whole width.
@@ -92,10 +126,10 @@ def paired_bars(
     ax.spines["left"].set_position(("data", 0))
     ax.set_xlim(0, 1.16)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
-    ax.set_xlabel("share of scenes recognised" + ("; black: chance" if chance else ""), loc="left")
+    ax.set_xlabel(xlabel, loc="left")
     ax.grid(axis="x", color="#e4e4e4")
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper left", ncols=2)
+    fig.legend(loc="outside upper left", ncols=2 if len(series) < 3 else len(series))
     if title:
         ax.set_title(title, loc="left", size=11)
     return _closed(fig)

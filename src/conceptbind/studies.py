@@ -21,13 +21,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from conceptbind.analysis.additive import fit_additive
 from conceptbind.analysis.decomposition import decompose
 from conceptbind.analysis.part_geometry import concept_share, part_norms, position_alignment
 from conceptbind.datasets.rendered import load_rendered
 from conceptbind.embeddings import EmbeddingSet, Renderer, encode_captions, encode_pictures
 from conceptbind.encoders import Encoder, try_load
-from conceptbind.notebook import choose
+from conceptbind.presets import PRESETS, choose
 from conceptbind.render import FlatRenderer
 from conceptbind.scenes import (
     ConceptSpace,
@@ -87,10 +89,12 @@ def geometry_studies(
 ) -> tuple[list[Study], dict[str, str]]:
     """Encode each data set by every encoder that can be loaded; also give why the others cannot.
 
-    ``preset`` sets the sizes: V = 3, 8 and 20 values a concept for captions (8 colours x 3 shapes for pictures; 3 x 3
-    at "smoke"), and 288 sampled scenes. Order: by data as given, then by encoder. Embeddings are cached.
+    ``preset`` sets the sizes: 3, 8 or 20 values a concept for captions; always 24 objects for pictures, at "smoke"
+    scenes of nine of them. Samples are of 288 pictures and 2,048 captions at "laptop", 552 and 20,000 at "paper".
+    Order: by data as given, then by encoder. Embeddings are cached.
     Raises ValueError for an unknown name of data or preset.
     """
+    choose(preset, dict.fromkeys(PRESETS))
     for name in data:
         if name not in ALL_DATA:
             raise ValueError(f"data must be among {', '.join(map(repr, ALL_DATA))}; got {name!r}")
@@ -129,7 +133,10 @@ def full_caption_geometry(seeds: Mapping[str, Sequence[int]]) -> list[dict[str, 
             if encoder is None:
                 continue
             embedded = encode_captions(encoder, CAPTIONS_20, scenes, progress=True)
-            table, fit = decompose(embedded, baselines=False, seeds=[seed]), fit_additive(embedded)
+            table, fit = (
+                decompose(embedded, baselines=False, seeds=[seed], dtype=torch.float32),
+                fit_additive(embedded),
+            )
             first, second = part_norms(fit)
             geometry = {
                 "concept_share": concept_share(fit).share,
@@ -171,7 +178,7 @@ def _picture_study(name: str, spec: str, encoder: Encoder, preset: str, seed: in
         places = [load_rendered(f"clevr_3d_{side}") for side in ("left", "right")] if name == SOLID else []
     else:
         space = CLEVR_2D
-        n = choose(preset, {"smoke": 40, "laptop": 288, "paper": 576})
+        n = choose(preset, {"smoke": 40, "laptop": 288, "paper": 552})
         scenes = {
             FLAT: lambda: factorial_scenes(space, 2),
             FLAT_OCCLUDED: lambda: sample_scenes(space, 2, n, seed=seed, repeats="distinct objects"),

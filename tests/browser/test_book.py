@@ -83,6 +83,12 @@ def test_every_control_changes_its_figure(visit, address: str, name: str) -> Non
             changes(box, group.locator("button:not(.mod-active)").first.click)
         for group in box.locator(".widget-radio").all():
             changes(box, group.locator("input:not(:checked)").first.check)
+    for cloud in page.locator(".cb-cloud").all():
+        mark = cloud.locator(".cc-stage .cc-mark").first
+        before = mark.get_attribute("transform")
+        cloud.locator(".cc-stage").focus()
+        page.keyboard.press("ArrowRight")
+        assert mark.get_attribute("transform") != before
     for editor in page.locator(".cb-editor").all():
         before = editor.locator(".cb-caption").text_content()
         editor.locator(".cb-panel:visible .cb-radio:not(:checked)").first.check()

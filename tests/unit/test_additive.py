@@ -233,6 +233,16 @@ def test_wrong_requests_are_named(arguments, message):
         fit_additive(random_set(SCENES["all pairs"]), **arguments)
 
 
+def test_permuted_parts_leave_out_what_is_not_shown_in_every_slot():
+    scenes = SCENES["all pairs"]
+    data = random_set(scenes)
+    fit = fit_additive(data, train=SPACE.object_index(scenes)[:, 0] != 5)
+    wrong = fit.permuted(seed=0)
+    assert fit.shown[1, 5]
+    assert not wrong.shown[:, 5].any()
+    assert not wrong.parts[:, 5].any()
+
+
 def test_wrong_single_objects_are_named():
     data = random_set(SCENES["all pairs"])
     alone = single_object_scenes(SPACE)
@@ -243,11 +253,15 @@ def test_wrong_single_objects_are_named():
         fit_single([random_set(torch.cat([alone, alone[:1]]))], mean)
     with pytest.raises(ValueError, match="different objects"):
         fit_single([random_set(alone), random_set(alone[1:])], mean)
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ValueError, match="a list of at least one"):
         fit_single([], mean)
+    with pytest.raises(ValueError, match="by one encoder"):
+        fit_single([random_set(alone, dim=4)], mean)
     other = ConceptSpace.of_sizes(3, 4)
     with pytest.raises(ValueError, match="different concept spaces"):
         fit_single([random_set(alone), random_set(single_object_scenes(other), other)], mean)
+    with pytest.raises(ValueError, match="different concept spaces"):
+        fit_additive(data, estimator="single", singles=[random_set(single_object_scenes(other), other)])
 
 
 def test_parts_with_positions_belong_to_their_number_of_slots():

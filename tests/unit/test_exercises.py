@@ -35,14 +35,72 @@ def soft_targets(labels, n_classes):
     return torch.nn.functional.one_hot(labels, n_classes).double().mean(1).float()
 
 
+def object_part(z, index, slot, o):
+    return (z - z.mean(0))[index[:, slot] == o].mean(0)
+
+
+def r_squared(z, predicted):
+    return 1 - (z - predicted).square().sum() / (z - z.mean(0)).square().sum()
+
+
+def cut_out(z, values):
+    of_value = torch.nn.functional.one_hot(values).float()
+    return z - (of_value @ torch.linalg.lstsq(of_value, z - z.mean(0)).solution)
+
+
+def colours_through_objects(scores, n_colours, n_shapes, over=torch.amax):
+    return over(scores.unflatten(1, (n_colours, n_shapes)), 2)
+
+
+def edit_vector(parts, before, after):
+    return sum(parts[i][after[:, i]] - parts[i][before[:, i]] for i in range(2))
+
+
+def best_other(similar, target, fill=-math.inf):
+    return similar.scatter(1, target[:, None], fill).amax(1)
+
+
+def own(similar, target):
+    return similar.gather(1, target[:, None])[:, 0]
+
+
 RIGHT = [
+    ("cut_out", cut_out),
+    ("colours_through_objects", colours_through_objects),
     ("twin", twin),
     ("recognised", recognised),
     ("share_recognised", lambda a, b: 1 - (1 - 1 / a) * (1 - 1 / b)),
     ("chance", lambda v, p: 1 / math.comb(v, p)),
     ("soft_targets", soft_targets),
+    ("object_part", object_part),
+    ("r_squared", r_squared),
+    ("free_r_squared", lambda o, m, n: m * (o - 1) / (n - 1)),
+    ("edit_vector", edit_vector),
+    ("strictly_nearest", lambda s, t: own(s, t) > best_other(s, t)),
 ]
 WRONG = [
+    ("cut_out", lambda z, v: z - z.mean(0), "*all* scenes is taken off"),
+    ("cut_out", lambda z, v: cut_out(z, v) - z.mean(0), "put that back"),
+    ("cut_out", lambda z, v: z - cut_out(z, v), "subtract them from z"),
+    ("cut_out", lambda z, v: z - cut_out(z, v) + z.mean(0), "has to be subtracted"),
+    ("cut_out", lambda z, v: z.sub_(z.mean(0)), "work on a copy"),
+    (
+        "colours_through_objects",
+        lambda s, c, k: colours_through_objects(s, c, k, torch.mean),
+        "a mean of linear scores",
+    ),
+    (
+        "colours_through_objects",
+        lambda s, c, k: colours_through_objects(s, c, k, torch.sum),
+        "a sum of linear scores",
+    ),
+    ("colours_through_objects", lambda s, c, k: s.unflatten(1, (c, k)).amax(1), "each *shape*"),
+    ("colours_through_objects", lambda s, c, k: s.unflatten(1, (k, c)).amax(1), "shapes of the first colour"),
+    (
+        "colours_through_objects",
+        lambda s, c, k: colours_through_objects(s, c, k, torch.argmax),
+        "argmax",
+    ),
     ("twin", overwritten, "overwritten before you read it"),
     ("twin", in_place, "work on a copy"),
     ("twin", lambda s: s.flip(1), "whole objects"),
@@ -60,6 +118,35 @@ WRONG = [
     ("soft_targets", lambda x, n: soft_targets(x, n) * 2, "sum to 1"),
     ("soft_targets", lambda x, n: (soft_targets(x, n) > 0).float(), "sums to 1"),
     ("soft_targets", lambda x, n: soft_targets(x, n).clamp(max=0.5), "scatter_add_"),
+    ("object_part", lambda z, i, k, o: z[i[:, k] == o].mean(0), "subtract the mean scene"),
+    ("object_part", lambda z, i, k, o: (z - z.mean(0))[i[:, k] == o].sum(0), "that is the sum"),
+    ("object_part", lambda z, i, k, o: (z - z.mean(0))[(i == o).any(1)].mean(0), "*either* slot"),
+    ("object_part", lambda z, i, k, o: (z - z.mean(0))[i[:, k] == o].sum(0) / len(z), "*with the object*"),
+    ("r_squared", lambda z, p: 1 - (z - p).square().sum() / z.square().sum(), "not to zero"),
+    ("r_squared", lambda z, p: 1 - r_squared(z, p), "take it from 1"),
+    (
+        "r_squared",
+        lambda z, p: (1 - (z - p).square().sum(0) / (z - z.mean(0)).square().sum(0)).mean(),
+        "sum over dimensions first",
+    ),
+    ("r_squared", lambda z, p: 1 - (z - p).square().sum(0) / (z - z.mean(0)).square().sum(0), "one number"),
+    ("free_r_squared", lambda o, m, n: m * o / (n - 1), "follows from the others"),
+    ("free_r_squared", lambda o, m, n: (o - 1) / (n - 1), "count them all"),
+    ("free_r_squared", lambda o, m, n: m * (o - 1) / n, "divide by n − 1"),
+    ("edit_vector", lambda p, b, a: sum(p[i][a[:, i]] for i in range(2)), "the old ones have to go"),
+    ("edit_vector", lambda p, b, a: edit_vector(p, a, b), "signs are exchanged"),
+    ("edit_vector", lambda p, b, a: edit_vector(p[[0, 0]], b, a), "parts[1]"),
+    ("edit_vector", lambda p, b, a: p[0][a[:, 0]] - p[0][b[:, 0]], "add up both"),
+    ("strictly_nearest", lambda s, t: own(s, t) >= best_other(s, t), "*strictly*"),
+    ("strictly_nearest", lambda s, t: s.argmax(1) == t, "argmax takes the first"),
+    ("strictly_nearest", lambda s, t: own(s, t) > s.amax(1), "leave the target out"),
+    ("strictly_nearest", lambda s, t: own(s, t) > best_other(s, t, 0.0), "float('-inf')"),
+    ("strictly_nearest", lambda s, t: (own(s, t) > best_other(s, t)).float(), "Boolean"),
+    (
+        "strictly_nearest",
+        lambda s, t: own(s.clone(), t) > s.scatter_(1, t[:, None], -math.inf).amax(1),
+        "work on a copy",
+    ),
 ]
 
 
@@ -73,6 +160,14 @@ def test_mistakes_are_named(name, answer, message):
     outcome = exercises.CHECKS[name](answer)
     assert outcome.state == "wrong"
     assert message in outcome.message
+
+
+@pytest.mark.parametrize("name", list(exercises.CHECKS))
+@pytest.mark.parametrize(
+    "value", [None, "text", torch.ones(3), torch.ones(2, 2), float("nan"), ()], ids=lambda v: type(v).__name__
+)
+def test_no_check_raises_for_what_a_reader_returns(name, value):
+    assert exercises.CHECKS[name](lambda *_: value).state in ("wrong", "empty")
 
 
 def test_every_check_is_covered_here():

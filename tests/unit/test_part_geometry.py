@@ -105,5 +105,7 @@ def test_requests_that_make_no_sense_are_named():
         concept_share(fit_of(z, level="concepts"))
     with pytest.raises(ValueError, match="level='concepts'"):
         subspace_angles(fit_of(z))
+    with pytest.raises(ValueError, match="slots run from 0 to 1; got 2"):
+        position_alignment(fit_of(z), 0, 2)
     with pytest.raises(ValueError, match="keeps positions"):
         position_alignment(fit_of(z, estimator="avg"))

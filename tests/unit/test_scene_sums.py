@@ -64,6 +64,13 @@ def test_a_large_object_space_of_which_little_occurs():
     assert torch.equal(a.sums, b.sums)
 
 
+def test_more_objects_than_the_counts_can_hold_are_refused(monkeypatch):
+    monkeypatch.setattr(kernel, "MAX_PARTS", 20)
+    x, index = some_scenes()
+    with pytest.raises(ValueError, match="7 different objects in 3 slots make 21 parts"):
+        scene_sums(x, index)
+
+
 def test_scenes_without_embeddings_are_refused():
     x, index = some_scenes()
     with pytest.raises(ValueError, match="one row of objects for each embedding"):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from conceptbind import studies
+from conceptbind.embeddings import EmbeddingSet
 from conceptbind.encoders import EncoderError, from_functions
 from conceptbind.scenes import factorial_scenes
 from conceptbind.spaces import CAPTIONS_20
@@ -72,6 +73,17 @@ def test_pictures_are_drawn_or_read_for_every_scene(data, n_slots, n_singles):
         assert all(s.scenes.shape == (24, 1, 2) for s in study.singles)
 
 
+@pytest.mark.parametrize("preset", ["laptop", "paper"])
+@pytest.mark.parametrize("data", [studies.FLAT_OCCLUDED, studies.FLAT_3, studies.SOLID_OCCLUDED])
+def test_every_size_has_its_scenes(monkeypatch, preset, data):
+    def without_pictures(encoder, space, scenes, renderer):
+        return EmbeddingSet(torch.zeros(len(scenes), 2), scenes, space)
+
+    monkeypatch.setattr(studies, "encode_pictures", without_pictures)
+    (study,), _ = studies.geometry_studies(preset, data=[data], picture_encoders=["colours"])
+    assert study.embedded.n_scenes >= 280
+
+
 def test_encoders_that_are_not_there_are_said_to_be():
     found, missing = studies.geometry_studies(
         "smoke", data=["captions", "captions, 3 objects"], text_encoders=["letters", "gone"]
@@ -83,8 +95,9 @@ def test_encoders_that_are_not_there_are_said_to_be():
 def test_unknown_data_is_named():
     with pytest.raises(ValueError, match=r"data must be among .*'4-D'"):
         studies.geometry_studies("smoke", data=["4-D"])
-    with pytest.raises(ValueError, match="PRESET is one of"):
-        studies.geometry_studies("huge", data=["captions"], text_encoders=["letters"])
+    for data in ("captions", "3-D"):
+        with pytest.raises(ValueError, match="PRESET is one of"):
+            studies.geometry_studies("huge", data=[data], text_encoders=["letters"])
 
 
 def test_a_text_encoder_is_not_asked_for_pictures(monkeypatch):

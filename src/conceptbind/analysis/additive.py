@@ -122,11 +122,12 @@ class AdditiveFit:
         """Give the same parts under wrong names: the control of removal and editing.
 
         Level I: the parts of the objects shown are moved along a random cycle, so that none keeps its own;
-        Level II the same within each concept. The same permutation in every slot.
+        Level II the same within each concept. The same permutation in every slot. Parts that are not shown in every
+        slot are gone.
         Raises ValueError when a group has fewer than 2 parts that are shown in every slot.
         """
         generator = torch.Generator().manual_seed(seed)
-        parts, shown = self.parts.clone(), self.shown.all(0)
+        parts, shown = torch.zeros_like(self.parts), self.shown.all(0)
         for group in self._groups():
             names = torch.arange(group.start, group.stop, device=parts.device)[shown[group]]
             if len(names) < 2:
@@ -135,7 +136,8 @@ class AdditiveFit:
                 )
             cycle = names[torch.randperm(len(names), generator=generator).to(names.device)]
             parts[:, cycle] = self.parts[:, cycle.roll(1)]
-        return AdditiveFit(**{**self.__dict__, "parts": parts, "r2": torch.nan})
+        kept = shown.expand_as(self.shown).clone()
+        return AdditiveFit(**{**self.__dict__, "parts": parts, "shown": kept, "r2": torch.nan})
 
     def _groups(self) -> list[slice]:
         return part_groups(self.space, self.level)
@@ -209,6 +211,8 @@ def fit_all(
                         "the estimator 'single' needs singles=[...]: embedding sets of scenes with one object each"
                     )
                 fits[level, estimator] = fit_single(singles, sums.mean, level=level)
+                if fits[level, estimator].space != data.space:
+                    raise ValueError("the single objects and the scenes belong to different concept spaces")
             else:
                 fits[level, estimator] = _solve(data.space, sums, level, estimator, solver)
     return fits
@@ -224,8 +228,10 @@ def fit_single(
     parts are to explain. On Level II the object parts are split by a least-squares fit.
     Raises ValueError for scenes of more than one object, an object shown twice in one set, or sets that disagree.
     """
-    if not singles:
-        raise ValueError("singles is empty: give at least one embedding set of scenes with one object")
+    if not isinstance(singles, Sequence) or not singles:
+        raise ValueError(
+            "singles must be a list of at least one embedding set of scenes with one object each"
+        )
     space = singles[0].space
     names = space.object_index(singles[0].scenes[:, 0]).sort().values
     rows = 0.0
@@ -233,6 +239,11 @@ def fit_single(
         if some.scenes.shape[1] != 1:
             raise ValueError(
                 f"single-object scenes have one slot; got scenes with {some.scenes.shape[1]} objects"
+            )
+        if some.embeddings.shape[1] != len(mean):
+            raise ValueError(
+                f"single objects have {some.embeddings.shape[1]} dimensions, the scenes {len(mean)}: embed both by "
+                "one encoder"
             )
         if some.space != space:
             raise ValueError("the sets of single objects belong to different concept spaces")

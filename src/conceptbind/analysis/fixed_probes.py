@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, Embedded, _unpack, select_l2
+from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, Embedded, _numbers, _unpack, select_l2
 from conceptbind.analysis.recognition import (
     Recognition,
     chance_level,
@@ -74,6 +74,20 @@ class FixedProbes:
             blocks.append(torch.stack([concepts, objects, torch.minimum(concepts, objects)]))
         return torch.cat(blocks, dim=1)
 
+    def judge_seed(
+        self, fit: int, embeddings: Float[Tensor, "row dim"], scenes: Int[Tensor, "_row slot concept"]
+    ) -> dict[str, Recognition]:
+        """Measure one seed's probes on rows that it was not fitted on; heads and errors as in :meth:`judge`.
+
+        ``chance`` of both together is that of independent scores, though recognised objects name their concepts.
+        """
+        margins = self.margins(fit, embeddings, scenes).cpu()
+        marks = present(self.space, scenes.cpu())
+        chance = torch.stack([chance_level(marks[:, h]) for h in heads(self.space)])
+        concepts, objects = chance[:-1].prod(0), chance[-1]
+        of_head = {ALL_CONCEPTS: concepts, OBJECTS: objects, JOINT: concepts * objects}
+        return {name: summarise(margins[i], level) for i, (name, level) in enumerate(of_head.items())}
+
     def judge(
         self,
         embeddings: Float[Tensor, "row dim"],
@@ -97,19 +111,10 @@ class FixedProbes:
                 f"keep must mark rows for each of {self.n_fits} seeds, shape ({self.n_fits}, {len(embeddings)}); got "
                 f"{tuple(keep.shape)} with {keep.sum(-1).tolist()} rows"
             )
-        by_seed: list[dict[str, Recognition]] = []
-        for fit, rows in enumerate(keep):
-            shown = scenes[rows]
-            margins = self.margins(fit, embeddings[rows.to(embeddings.device)], shown).cpu()
-            marks = present(self.space, shown.cpu())
-            chance = torch.stack([chance_level(marks[:, h]) for h in heads(self.space)])
-            concepts, objects = chance[:-1].prod(0), chance[-1]
-            # Objects that are all recognised say what the concepts are, so both together are as likely as both apart
-            # only for independent scores: that is the chance stated.
-            of_head = {ALL_CONCEPTS: concepts, OBJECTS: objects, JOINT: concepts * objects}
-            by_seed.append(
-                {name: summarise(margins[i], level) for i, (name, level) in enumerate(of_head.items())}
-            )
+        by_seed = [
+            self.judge_seed(fit, embeddings[rows.to(embeddings.device)], scenes[rows])
+            for fit, rows in enumerate(keep)
+        ]
         return {name: _mean_over_seeds([s[name] for s in by_seed]) for name in by_seed[0]}
 
 
@@ -125,6 +130,7 @@ def fit_fixed_probes(
 
     The same fits as :func:`conceptbind.analysis.probing.probe` makes, penalty chosen in the same way, but kept.
     """
+    seeds = _numbers("seeds", seeds)
     x, space, scenes = _unpack(data, None, None, None)
     train = torch.stack([scene_split(len(x), train_fraction=train_fraction, seed=s) for s in seeds])
     sizes = tuple(h.stop - h.start for h in heads(space))

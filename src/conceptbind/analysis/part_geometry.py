@@ -21,7 +21,7 @@ class ConceptShare:
     """Say how much of the object parts their concepts explain."""
 
     share: float
-    """1 - |u_o - sum_k u_{c_k}|² / |u_o|², summed over objects (and slots, where the fit keeps them)."""
+    """1 - sum |u_o - sum_k u_{c_k}|² / sum |u_o - mean u|², over objects (and slots, where the fit keeps them)."""
     by_slot: tuple[float, ...]
     expected: float
     """What independent random object vectors reach: independent concept parts / (objects - 1)."""
@@ -71,6 +71,9 @@ def position_alignment(fit: AdditiveFit, first: int = 0, second: int = 1) -> flo
     if not fit.keeps_positions:
         raise ValueError("only a fit that keeps positions (estimator='avg+pos') has parts for each slot")
     parts, shown = fit.object_parts(), fit.objects_shown()
+    for slot in (first, second):
+        if not 0 <= slot < len(parts):
+            raise ValueError(f"slots run from 0 to {len(parts) - 1}; got {slot}")
     both = shown[first] & shown[second]
     a, b = parts[first][both], parts[second][both]
     return float((a * b).sum() / (a.square().sum() * b.square().sum()).sqrt())

@@ -6,6 +6,7 @@ import dis
 import functools
 import html
 import inspect
+import math
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -168,6 +169,15 @@ def expect_close(
     if _number(got) and _number(right):
         wrong(f"{what} is {got:.4g}, expected {right:.4g}")
     wrong(f"{what} is {_short(got)}, expected {_short(right)}")
+
+
+def one_number(got: Any, what: str) -> Any:
+    """Give a tensor or array of one number as a number; judge any larger one wrong. Anything else passes through."""
+    if isinstance(got, torch.Tensor | np.ndarray):
+        if math.prod(got.shape) != 1:
+            wrong(f"{what} has shape {_shape(got)}, expected one number: sum over what is left")
+        return got.item()
+    return got
 
 
 def _same(got: Any, right: Any, atol: float) -> bool:

@@ -24,6 +24,9 @@ BLOCK_ROWS = 256
 FLUSH_ROWS = 32_768
 """After so many rows sums in float32 are added to the totals in float64, so that rounding cannot pile up."""
 
+MAX_PARTS = 20_000
+"""Objects times slots that the table of counts can hold: its square is 3.2 GB."""
+
 EXACT_ELEMENTS = 2**24
 """Up to so many numbers every sum is in float64 throughout: the exact way costs nothing there."""
 
@@ -55,8 +58,10 @@ def scene_sums(x: Float[Tensor, "scene dim"], index: Int[Tensor, "_scene slot"])
 
     ``index``: object indices of the scenes. Above ``EXACT_ELEMENTS`` numbers, blocks are summed in float32
     after a rough mean is taken off, and added up in float64: relative error about 1e-6. Works where ``x``
-    lies. Raises ValueError when there is no scene or the lengths differ.
+    lies. Raises ValueError when there is no scene, the lengths differ, or more than ``MAX_PARTS`` objects
+    and slots occur.
     """
+    x = x.detach()
     if not len(x) or len(x) != len(index):
         raise ValueError(
             f"need one row of objects for each embedding, and at least one; got {len(x)} and {len(index)}"
@@ -64,6 +69,11 @@ def scene_sums(x: Float[Tensor, "scene dim"], index: Int[Tensor, "_scene slot"])
     n_scenes, n_slots = index.shape
     objects, position = _present(index)
     n_parts = n_slots * len(objects)
+    if n_parts > MAX_PARTS:
+        raise ValueError(
+            f"{len(objects):,} different objects in {n_slots} slots make {n_parts:,} parts, at most {MAX_PARTS:,} can "
+            "be fitted: use scenes of fewer objects"
+        )
     column = position + torch.arange(n_slots, device=x.device) * len(objects)
     work = torch.float64 if x.numel() <= EXACT_ELEMENTS or x.dtype == torch.float64 else torch.float32
     # A rough mean is enough: what it misses is taken off exactly below. It keeps the sum of squares from being
@@ -74,11 +84,13 @@ def scene_sums(x: Float[Tensor, "scene dim"], index: Int[Tensor, "_scene slot"])
     part = torch.zeros_like(sums, dtype=work)
     columns = column.T.contiguous()
     block_rows = BLOCK_ROWS if x.device.type == "cpu" else FLUSH_ROWS
+    buffer = torch.empty(min(block_rows, n_scenes), x.shape[1], dtype=work, device=x.device)
     for start in range(0, n_scenes, FLUSH_ROWS):
         end = min(start + FLUSH_ROWS, n_scenes)
         for low in range(start, end, block_rows):
             rows = slice(low, min(low + block_rows, end))
-            block = x[rows].to(work) - shift
+            # One buffer for all blocks: it stays in the cache, where fresh memory would not.
+            block = torch.sub(x[rows], shift, out=buffer[: rows.stop - low])
             squares += torch.dot(block.flatten(), block.flatten())
             for slot in range(n_slots):
                 part.index_add_(0, columns[slot, rows], block)
