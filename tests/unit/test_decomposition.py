@@ -9,8 +9,9 @@ from conceptbind.analysis import decomposition
 from conceptbind.analysis.additive import fit_additive
 from conceptbind.analysis.decomposition import decompose, reconstruct
 from conceptbind.analysis.fixed_probes import fit_fixed_probes
-from conceptbind.analysis.recognition import wilson_interval
+from conceptbind.analysis.recognition import pigeonhole_interval
 from conceptbind.embeddings import EmbeddingSet
+from conceptbind.kernels.retrieval import retrieve
 from conceptbind.planted import planted_encoders
 from conceptbind.scenes import ConceptSpace, factorial_scenes, single_object_scenes
 
@@ -120,11 +121,15 @@ def test_probes_find_nothing_in_sums_of_parts_of_pure_noise():
 
 
 def test_retrieval_has_the_interval_of_scenes_that_share_objects():
-    data, _ = planted("product", noise=1.0)
-    row = decompose(data, probes=False, baselines=False).row("objects", "avg")
-    narrow = wilson_interval(row.retrieval, row.n_scenes)
-    assert row.retrieval_high - row.retrieval_low > narrow[1] - narrow[0]
-    assert row.retrieval_low <= row.retrieval <= row.retrieval_high
+    data, _ = planted("product", noise=2.5)
+    row = decompose(data, probes=False, baselines=False).row("objects", "avg+pos")
+    sums = fit_additive(data).predict(SCENES)
+    found = retrieve(sums, data.embeddings.double(), torch.arange(len(SCENES)))
+    low, high = pigeonhole_interval(found.correct, SPACE.object_index(SCENES))
+    assert 0 < row.retrieval < 1
+    assert row.retrieval == pytest.approx(float(found.correct.double().mean()))
+    ends = min(low, row.retrieval), max(high, row.retrieval)
+    assert (row.retrieval_low, row.retrieval_high) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize(
