@@ -495,7 +495,7 @@ Markdown(f"Run of {variants['date']}.\n\n" + "\n".join(lines))
 # them is *not run here* (in Colab it runs).
 #
 # Two lessons. "Random-init" is not one thing: what is drawn, and how, moves R² from .27 to .85, so a paper must say it. And a baseline of
-# .92 means that an R² of .92 is, by itself, no sign of learning.
+# .91 means that an R² of .92 is, by itself, no sign of learning.
 #
 # ## How the parts lie to each other
 #
