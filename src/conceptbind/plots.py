@@ -109,7 +109,8 @@ def grouped_bars(
         y = pitch * np.arange(len(labels)) + which * height
         lengths = np.clip(np.nan_to_num(values[:, 0]), 0, None)
         ax.barh(y, lengths, height * 0.92, color=colour, hatch=hatch, edgecolor="white", label=name)
-        errors = np.abs(np.clip(values[:, 1:], 0, None) - lengths[:, None]).T
+        # An interval by resampling need not hold the value itself.
+        errors = np.clip((np.clip(values[:, 1:], 0, None) - lengths[:, None]).T * [[-1], [1]], 0, None)
         ax.errorbar(lengths, y, xerr=errors, fmt="none", ecolor="#333", elinewidth=1.2, capsize=3)
         for yi, value in zip(y, values[:, 0], strict=True):
             if not np.isnan(value):

@@ -19,7 +19,10 @@ def clouds(
     """Draw the same points in one panel or more, side by side, marked by group, with every group's mean.
 
     ``names[g]``: what group g is called; points of other groups are not drawn. All panels have one scale.
+    Raises ValueError for more than four groups.
     """
+    if not 1 <= len(names) <= 4:
+        raise ValueError(f"there are looks for 1 to 4 groups; got {len(names)}")
     fig, axes = plt.subplots(
         1, len(panels), figsize=(WIDTH, 3.2), layout="constrained", sharex=True, sharey=True, squeeze=False
     )
@@ -57,9 +60,9 @@ def before_after(
             y = i + j * height
             face = "white" if j == 0 else colour
             ax.barh(y, value, height * 0.86, facecolor=face, edgecolor=colour, lw=1.4)
-            ax.errorbar(
-                value, y, xerr=[[value - low], [high - value]], ecolor="#333", elinewidth=1.2, capsize=3
-            )
+            # An interval by resampling need not hold the value itself.
+            reach = [[max(0.0, value - low)], [max(0.0, high - value)]]
+            ax.errorbar(value, y, xerr=reach, ecolor="#333", elinewidth=1.2, capsize=3)
             ax.plot([chance[head]] * 2, [y - height * 0.46, y + height * 0.46], color=BLACK, lw=2.5)
             weight = "bold" if j else "normal"
             ax.text(1.03, y, f"{value:.2f}", va="center", color=colour, weight=weight, size=11)
