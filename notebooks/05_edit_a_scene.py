@@ -126,10 +126,12 @@ for spec in missing:
 fits, concept_fits, probes = {}, {}, {}
 for title, study in studies.items():
     estimators = ["avg", "avg+pos"] + ["single"] * bool(study.singles)
-    every = fit_all(study.embedded, estimators=estimators, singles=study.singles or None)
+    probes[title] = fit_fixed_probes(study.embedded, seeds=(SEED,))
+    # Parts and probes share no scene: a part holds some noise of its scenes, which a probe fitted to them would recognise.
+    others = ~probes[title].train[0]
+    every = fit_all(study.embedded, estimators=estimators, train=others, singles=study.singles or None)
     fits[title] = {name: every["objects", name] for name in estimators}
     concept_fits[title] = {name: every["concepts", name] for name in estimators}
-    probes[title] = fit_fixed_probes(study.embedded, seeds=(SEED,))
 
 # %% [markdown]
 # ## See it
@@ -154,9 +156,9 @@ def example(data, make):
 
 
 examples = {
-    "2-D: replace": example("2-D", lambda e: replace_object(e, n=1, seed=SEED + 4)),
-    "3-D: replace": example("3-D", lambda e: replace_object(e, n=1, seed=SEED + 4)),
-    "2-D: twin": example("2-D", lambda e: exchange_concept(e, "colour", n=1, seed=SEED + 1)),
+    "2-D: replace": example("2-D", lambda e: replace_object(e, n=1, seed=SEED + 5)),
+    "3-D: replace": example("3-D", lambda e: replace_object(e, n=1, seed=SEED + 5)),
+    "2-D: twin": example("2-D", lambda e: exchange_concept(e, "colour", n=1, seed=SEED + 2)),
     "captions: replace": example("captions", lambda e: replace_object(e, n=1, seed=SEED + 2)),
 }
 
@@ -201,7 +203,8 @@ widgets.explore(
 # - **Retrieval**: of all scenes of the data, the one we started from included, is the wanted scene *strictly* the nearest
 #   (by cosine)? Chance is 1 in the number of scenes.
 # - **Reading**: do {term}`probes <probe>` that were fitted to *unedited* embeddings recognise in it all concepts and all objects of the
-#   wanted scene, all at once? The probes have seen neither the scene before nor the wanted one.
+#   wanted scene, all at once? The probes have seen neither the scene before nor the wanted one, and were fitted to other
+#   scenes than the parts.
 #
 # (fig-edits)=
 # **Figure.** Edits that replace an object. Whiskers: 95 % interval, by the bootstrap over objects; black ticks: chance.
@@ -210,7 +213,8 @@ widgets.explore(
 replaced, table, held_out = {}, {}, {}
 for title, study in studies.items():
     e, train = study.embedded, probes[title].train[0]
-    replaced[title] = replace_object(e, n=N_EDITS, seed=SEED)
+    edits, placed = replace_object(e, n=N_EDITS, seed=SEED), fits[title]["avg+pos"]
+    replaced[title] = edits.subset(placed.covers(edits.before) & placed.covers(edits.after))
     table[title] = measure_edits(
         e, replaced[title], fits[title], probes=probes[title], dtype=torch.float64, by_group=False, seed=SEED
     )
@@ -285,15 +289,16 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # **Edits land, mostly.** With `avg+pos` parts the edited vector is nearest to the wanted scene in .83 (MiniLM captions), .88 (2-D) and
-# .95 (3-D) of the edits, out of thousands or hundreds of scenes, and probes read the wanted scene in more than nine of ten. The paper
-# reports .94 to 1.00 for CLIP. So F5 holds here for reading; retrieval is behind the paper's, for some encoders by more than the .1
-# that we allow (see the scorecard). `avg` retrieves less: it puts the new object in, but not in its place.
+# .95 (3-D) of the edits, out of hundreds or thousands of scenes. Probes read the wanted scene in all captions, .95 of the flat and .85 of
+# the solid pictures. The paper reports .98 to 1.00 for CLIP on such pictures. So F5 holds here in kind, and in number
+# for some cells only: the scorecard lists which are more than .1 behind. `avg` retrieves less: it puts the new object in, but not
+# in its place.
 #
 # **Parts of single objects do worse here than in the paper.** In the trained encoders they reach .43 to .70 in retrieval, and
 # probes read little. A scene of one object is not simply a scene of two with one missing; chapter
 # [](03_scenes_add_up.ipynb) saw the same in R².
 #
-# **Untrained networks edit best of all.** Random-init EfficientNet and ViT-B/32 retrieve every scene. That follows from their R² of .93 and
+# **Untrained networks edit best of all**, where two objects have fixed places: random-init EfficientNet and ViT-B/32 retrieve every scene. That follows from their R² of .93 and
 # more with positions; training is not needed for F5 either.
 #
 # **Three objects** can be edited as well, though EfficientNet's probes, fitted to few scenes, read less. **Occluded pairs** cannot: retrieval
@@ -303,8 +308,7 @@ Markdown("\n".join(lines))
 #
 # (fig-controls)=
 # **Table.** Retrieval and reading after: the edit; no edit at all, strength 0; the edit with the parts of *wrong* objects
-# (permuted); the edit with parts from other scenes than those that fit the probes and those that are edited. All with
-# `avg+pos`.
+# (permuted); the edit with parts that were also fitted without the edited and the wanted scenes. All with `avg+pos`.
 
 # %% tags=["hide-input"]
 lines = [
@@ -322,11 +326,13 @@ for title, t in table.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# It is. Without the edit the wanted scene is never the nearest, and the parts of wrong objects lead elsewhere. In the last column nothing
-# is shared: one part of the scenes fits the probes, another the object parts, and edits run between scenes of a third. Retrieval there is
-# up to a few points lower, as the parts come from fewer scenes; only on occluded scenes, where parts are poor anyway, the
-# difference is large. (In the other columns parts and probes share some scenes. On pure noise that alone would make the
-# probes read .04 instead of .01, which is small against the numbers above.)
+# It is. Without the edit the wanted scene is never the nearest, and the parts of wrong objects lead elsewhere. In the last column the parts
+# have seen neither the edited nor the wanted scenes, and come from half as many. Retrieval stays within a few points; reading
+# loses more where scenes are few, such as three objects, for which 86 scenes have to determine 70 parts.
+#
+# Why so much care about who shares scenes with whom? In our first version, probes and parts were fitted to the same scenes. A part
+# holds some noise of its scenes, a probe fitted to them knows that noise, and solid pictures read as wanted in .93 instead
+# of .85.
 #
 # ### Turn the strength up
 #
@@ -430,28 +436,11 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # With object parts, small edits work. With *concept* parts, the right scene is often still the nearest for captions, but the probes
-# hardly ever read the new object (.01 to .11): the value has changed, and the bond between colour and shape has not. Moving *red* to
-# *blue* in the sum leaves the remainder of chapter 3, the small part that binds, where it was. Exchanging whole
-# *places* needs no bond, and works with either.
-#
-# ## Does a good edit mean binding?
-#
-# Ask the three toys of [](01_what_is_binding.ipynb), for which we know the answer: the bag of concepts does not bind,
-# the product and the table of memorised objects do. And a fourth: a bag *with places*, in which the values of the left
-# object and of the right object point in different directions. It has a seating plan, and nothing else.
-#
-# The hardest test is the **twin edit**: a red circle and a blue square trade colours. No value comes in, none goes out; all
-# that changes is what belongs together. With concept parts that know no place the edit is
-#
-# $$ (u_{\text{blue}} + u_{\text{circle}} + u_{\text{red}} + u_{\text{square}}) -
-#    (u_{\text{red}} + u_{\text{circle}} + u_{\text{blue}} + u_{\text{square}}) = 0, $$
-#
-# so it can't move anything. With concept parts for each place (`avg+pos`) it is not zero: *red* moves from the left place
-# to the right.
-#
-# (fig-twin)=
-# **Table.** Retrieval and *objects* read. First for replaced objects, then for twins, with the parts of objects and of concepts
-# (`avg+pos`).
+# hardly ever read the new object (.01 to .14): the value has changed, and the bond between colour and shape has not. Moving *red* to
+# *blue* in the sum leaves the remainder of chapter 3, the small part that binds, where it was. A swap of whole objects leaves every
+# bond as it is, so it reads well with either (reading asks *which* objects, not where); to retrieve the swapped picture, concept
+# parts are enough in half of the cases.
+
 
 # %% tags=["hide-input"]
 ordered = factorial_scenes(CLEVR_2D, 2)
@@ -515,15 +504,16 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # Read the planted rows first.
 #
-# - **Replacing objects** does not tell: a bag with places passes it as well as the product and the table do. (The plain bag
-#   fails because its scenes share embeddings.) So good edits, F5, are no proof of binding.
+# - **Retrieval of replaced objects** does not tell: a bag with places passes it as well as the product and the table do. (The plain bag
+#   fails because its scenes share embeddings.) **Reading** tells a bag from the two that bind: no probe finds objects that are not
+#   there.
 # - **The twin edit with concept parts** does tell, if one looks at *reading*: with places, a bag retrieves every twin, though no object
 #   can be read off it, as before the edit. In the product and the table the edit by concept parts fails altogether: what has to
 #   change is the bond, and concept parts do not hold it.
 #
 # Now the encoders. In EfficientNet concept parts never reach the twin, object parts always do: its objects are more than
 # colour plus shape. In MiniLM they reach the twin's neighbourhood in two thirds of the cases, in the untrained text encoders
-# always, as in a bag with places; and in *none* of them do the probes read the new objects. What carries the bond is small
+# always, as in a bag with places; and in one case of ten at most do the probes read the new objects. What carries the bond is small
 # in captions and large in pictures, and in both it lies outside the concept parts.
 #
 # The product and the table pass and fail the same tests. Editing cannot tell a rule from a list.
@@ -531,10 +521,10 @@ Markdown("\n".join(lines))
 # ## What this shows, and what it does not
 #
 # - **Shown**: object parts can be exchanged in the embeddings of trained encoders that the paper did not use. The result reads as the
-#   wanted scene nearly always, and is nearest to it in four of five cases or more. Controls fail, as they should.
-# - **Shown**: this needs no training, and no binding: a seating plan is enough to pass.
+#   wanted scene in .85 to 1.00 of the cases, and is nearest to it in four of five or more. Controls fail, as they should.
+# - **Shown**: this needs no training, and retrieval needs no binding: a seating plan is enough to pass. Reading does need it.
 # - **Does not hold here**: parts from single objects edit far less well than the paper reports for CLIP; retrieval in
-#   captions and flat pictures is behind the paper's. Occluded scenes cannot be edited this way.
+#   captions and flat pictures, and reading in solid ones, are behind the paper's. Occluded scenes cannot be edited this way.
 # - **Not shown**: whether the bond between values is a rule or a list. That takes objects that were held out.
 # - **Not run**: CLIP, DINOv2 and PUG:SPARE, which could not be had where this page was built.
 
@@ -598,14 +588,14 @@ if PRESET != "smoke":  # at smoke size there is too little to fit on
     for study in first_of.values():
         row, alone = table[study.title].row("avg+pos"), table[study.title].row("single")
         assert row.retrieval > 0.75, "edits land"
-        assert row.joint > 0.85, "and read as the wanted scene"
+        assert row.joint > 0.7, "and most read as the wanted scene"
         assert alone.retrieval < row.retrieval - 0.1, "parts of single objects do worse"
         assert table[study.title].row(ANY, control="no edit").joint < 0.1
         assert table[study.title].row("avg+pos", control="permuted parts").retrieval < 0.1
         assert abs(held_out[study.title].retrieval - row.retrieval) < 0.1, (
             "nor is it a matter of shared scenes"
         )
-        assert binding[study.title]["twin, objects"].objects > 0.85
+        assert binding[study.title]["twin, objects"].objects > 0.7
         assert binding[study.title]["twin, concepts"].objects < 0.1, "concept parts do not hold the bond"
     seated = binding["*planted*: bag of concepts with places"]
     assert seated["replace, objects"].retrieval > 0.95, "a bag with places passes"
