@@ -302,7 +302,7 @@ Markdown("\n".join(lines))
 # more with positions; training is not needed for F5 either.
 #
 # **Three objects** can be edited as well, though EfficientNet's probes, fitted to few scenes, read less. **Occluded pairs** cannot: retrieval
-# .23 and .49. There the sum itself is poor.
+# .22 and .47. There the sum itself is poor.
 #
 # ## Is it the edit that does it?
 #
@@ -355,11 +355,11 @@ for study in first_of.values():
 def steering(scenes):
     found, read = steered[scenes]
     lines = {}
-    for name, result in (("wanted scene nearest", found), ("reads as the wanted scene", read)):
+    for name, result in (("wanted scene nearest", found), ("reads as wanted", read)):
         rates = [result.rate(strength=s) for s in steps]
         lines[name] = [[getattr(r, part) for r in rates] for part in ("accuracy", "low", "high")]
     source = [found.source_nearest(s) for s in steps]
-    lines["scene before nearest"] = (source, source, source)
+    lines["before nearest"] = (source, source, source)
     return plots.curves(steps, lines, xlabel="strength of the edit", ylabel="share of edits")
 
 
@@ -405,7 +405,7 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # A change of one concept succeeds more often than a change of both: it is a shorter way. A new object that shares a value with
-# its neighbour is harder to place in pictures (.78 against .96 in 2-D): then the picture with the two objects
+# its neighbour is harder to place in pictures (.77 against .96 in 2-D): then the picture with the two objects
 # exchanged, and others, lie close by.
 #
 # ## Smaller edits: only the colour, or only the places
