@@ -213,8 +213,9 @@ widgets.explore(
 replaced, table, held_out = {}, {}, {}
 for title, study in studies.items():
     e, train = study.embedded, probes[title].train[0]
-    edits, placed = replace_object(e, n=N_EDITS, seed=SEED), fits[title]["avg+pos"]
-    replaced[title] = edits.subset(placed.covers(edits.before) & placed.covers(edits.after))
+    # Wrong parts exist for objects that were shown in every slot, at this size nearly always all.
+    edits, wrong = replace_object(e, n=N_EDITS, seed=SEED), fits[title]["avg+pos"].permuted(seed=SEED)
+    replaced[title] = edits.subset(wrong.covers(edits.before) & wrong.covers(edits.after))
     table[title] = measure_edits(
         e, replaced[title], fits[title], probes=probes[title], dtype=torch.float64, by_group=False, seed=SEED
     )

@@ -20,9 +20,6 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from common import write_report
-
 from conceptbind.analysis.additive import fit_all
 from conceptbind.analysis.recognition import head_labels, heads
 from conceptbind.embeddings import EmbeddingSet
@@ -166,6 +163,9 @@ def main() -> None:
     report = {"device": name, "torch": torch.__version__, "small": args.small, **run(device, args.small)}
     report["total_seconds"] = time.perf_counter() - start
     if device.type == "cuda":
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+        from common import write_report  # the benchmarks', which are scripts and no package
+
         write_report("gpu", report)
     else:
         print(report)  # a rehearsal is no measurement

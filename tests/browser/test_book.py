@@ -84,11 +84,14 @@ def test_every_control_changes_its_figure(visit, address: str, name: str) -> Non
         for group in box.locator(".widget-radio").all():
             changes(box, group.locator("input:not(:checked)").first.check)
     for cloud in page.locator(".cb-cloud").all():
-        mark = cloud.locator(".cc-stage .cc-mark").first
-        before = mark.get_attribute("transform")
-        cloud.locator(".cc-stage").focus()
+        stage = cloud.locator(".cc-stage")
+        marks = "(stage) => [...stage.querySelectorAll('.cc-mark')].map((m) => m.getAttribute('transform')).join()"
+        before = stage.evaluate(marks)
+        stage.focus()
         page.keyboard.press("ArrowRight")
-        assert mark.get_attribute("transform") != before
+        page.wait_for_function(
+            f"([stage, before]) => ({marks})(stage) !== before", arg=[stage.element_handle(), before]
+        )
     for editor in page.locator(".cb-editor").all():
         before = editor.locator(".cb-caption").text_content()
         editor.locator(".cb-panel:visible .cb-radio:not(:checked)").first.check()
