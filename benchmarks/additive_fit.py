@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import time
 from statistics import median
 
 import torch
-from common import write_report
+from common import peak_gb, write_report
 
 from conceptbind.analysis.additive import fit_all, r_squared
 from conceptbind.embeddings import EmbeddingSet
@@ -92,7 +91,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     data = make(seed=0)
     z = data.embeddings
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_gb()
     sides = {
         "sum of all numbers": z.sum,
         "mean embedding": lambda: z.mean(0),
@@ -104,7 +103,7 @@ def main() -> None:
         for name, side in sides.items():
             times[name].append(seconds(side))
     took = {name: median(t[1:]) for name, t in times.items()}  # the first round warms up
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_gb()
     fits = fit_all(data, levels=("objects",))
     reference_seconds, reference_r2 = reference(data, args.steps)
     own = took["fit avg and avg+pos"]
@@ -120,7 +119,7 @@ def main() -> None:
             "times_of_one_read": {
                 name: own / took[name] for name in ("sum of all numbers", "mean embedding")
             },
-            "peak_gib": {"with the data alone": before / 2**20, "with the fits": peak / 2**20},
+            "peak_gb": {"with the data alone": before, "with the fits": peak},
             "reference": {
                 "steps": args.steps,
                 "batch": BATCH,

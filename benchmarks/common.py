@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import resource
+import sys
 from pathlib import Path
 from typing import Any
 
 from conceptbind.cache import replacing
+
+
+def peak_gb() -> float:
+    """Give the largest resident set so far (Linux counts it in KiB, macOS in bytes)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def write_report(name: str, report: dict[str, Any]) -> None:

@@ -12,14 +12,12 @@ turns, as the machine may be busy; times are of the process on all its threads, 
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
 import torch
-from common import write_report
+from common import peak_gb, write_report
 from torch import Tensor
 
 from conceptbind.analysis.additive import fit_additive
@@ -34,12 +32,6 @@ LIMIT_GB = 4.0
 LIMIT_RATIO = 1.5
 BLOCKS = ((512, 2048), (1024, 4096), (4096, 4096), (2048, 8192))
 """Rows and columns of the baseline's blocks."""
-
-
-def peak_gb() -> float:
-    """Give the largest resident set so far (Linux counts it in KiB, macOS in bytes)."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def product(queries: Tensor, gallery: Tensor, rows: int, columns: int) -> None:

@@ -9,12 +9,10 @@ largest resident set of this process, the embeddings and the library included.
 from __future__ import annotations
 
 import argparse
-import resource
-import sys
 import time
 
 import torch
-from common import write_report
+from common import peak_gb, write_report
 
 from conceptbind.analysis.probing import probe
 from conceptbind.planted import planted_encoders
@@ -22,12 +20,6 @@ from conceptbind.scenes import factorial_scenes
 from conceptbind.spaces import CAPTIONS_20
 
 LIMIT_GB = 4.0
-
-
-def peak_gb() -> float:
-    """Give the largest resident set so far (Linux counts it in KiB, macOS in bytes)."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def main() -> None:

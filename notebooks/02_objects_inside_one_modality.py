@@ -71,6 +71,7 @@ from conceptbind.planted import planted_encoders
 from conceptbind.render import FlatRenderer
 from conceptbind.scenes import captions, factorial_scenes, sample_scenes, scene_split
 from conceptbind.spaces import CAPTIONS_20, CLEVR_2D, CLEVR_COLOURS
+from conceptbind.studies import NAMES
 
 N_VALUES = notebook.choose(PRESET, {"smoke": 3, "laptop": 8, "paper": 20})
 N_HARDER = notebook.choose(PRESET, {"smoke": 30, "laptop": 288, "paper": 576})
@@ -141,12 +142,6 @@ plots.gallery(renderer.render(examples), captions(picture_space, examples))
 # had. And a CLIP with *untrained* weights, as the baseline of both.
 
 # %% tags=["hide-input"]
-NAMES = {
-    "sentence:all-MiniLM-L6-v2": "MiniLM",
-    "efficientnet-lite0": "EfficientNet-Lite0",
-    "open_clip:ViT-B-32-quickgelu/openai": "CLIP ViT-B/32",
-    "random:ViT-B-32": "random-init ViT-B/32",
-}
 loaded = {spec: try_load(spec, seed=SEED) for spec in dict.fromkeys(TEXT_ENCODERS + PICTURE_ENCODERS)}
 texts = {NAMES.get(spec, spec): loaded[spec][0] for spec in TEXT_ENCODERS if loaded[spec][0]}
 pictures = {NAMES.get(spec, spec): loaded[spec][0] for spec in PICTURE_ENCODERS if loaded[spec][0]}

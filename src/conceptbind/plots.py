@@ -122,18 +122,23 @@ def grouped_bars(
     for i, label in enumerate(labels):
         # Above its bars and not beside them: on a phone the bars keep the whole width.
         ax.text(0, pitch * i - height * 0.62, label, va="bottom", size=11)
-    ax.set_yticks([])
-    ax.set_ylim(pitch * len(labels) - 0.5, -0.62)
+    share_axis(ax, bottom=pitch * len(labels) - 0.5, xlabel=xlabel)
     ax.spines["left"].set_position(("data", 0))
+    fig.legend(loc="outside upper left", ncols=2 if len(series) < 3 else len(series))
+    if title:
+        ax.set_title(title, loc="left", size=11)
+    return _closed(fig)
+
+
+def share_axis(ax: Axes, *, bottom: float, xlabel: str) -> None:
+    """Lay out an axes for horizontal bars of shares: 0 to 1, room for a number beside, rows down to ``bottom``."""
+    ax.set_yticks([])
+    ax.set_ylim(bottom, -0.62)
     ax.set_xlim(0, 1.16)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
     ax.set_xlabel(xlabel, loc="left")
     ax.grid(axis="x", color="#e4e4e4")
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper left", ncols=2 if len(series) < 3 else len(series))
-    if title:
-        ax.set_title(title, loc="left", size=11)
-    return _closed(fig)
 
 
 def curves(

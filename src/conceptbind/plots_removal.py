@@ -10,7 +10,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
-from conceptbind.plots import BLACK, BLUE, CONCEPT, GREEN, OBJECT, ORANGE, VERMILION, WIDTH, Numbers
+from conceptbind.plots import (
+    BLACK,
+    BLUE,
+    CONCEPT,
+    GREEN,
+    OBJECT,
+    ORANGE,
+    VERMILION,
+    WIDTH,
+    Numbers,
+    _closed,
+    share_axis,
+)
 
 
 def clouds(
@@ -40,8 +52,7 @@ def clouds(
         ax.set_box_aspect(1)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=len(names))
-    plt.close(fig)
-    return fig
+    return _closed(fig)
 
 
 def before_after(
@@ -67,15 +78,8 @@ def before_after(
             weight = "bold" if j else "normal"
             ax.text(1.03, y, f"{value:.2f}", va="center", color=colour, weight=weight, size=11)
         ax.text(0, i - height * 0.62, head, va="bottom", size=11)
-    ax.set_yticks([])
-    ax.set_ylim(len(rows) - 0.5, -0.62)
-    ax.set_xlim(0, 1.16)
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
-    ax.set_xlabel("share of scenes recognised; black: chance", loc="left")
-    ax.grid(axis="x", color="#e4e4e4")
-    ax.grid(axis="y", visible=False)
+    share_axis(ax, bottom=len(rows) - 0.5, xlabel="share of scenes recognised; black: chance")
     looks = {"before": "white", "after the cut": "#555"}
     handles = [Patch(facecolor=face, edgecolor="#555", label=label) for label, face in looks.items()]
     fig.legend(handles=handles, loc="outside upper left", ncols=2)
-    plt.close(fig)
-    return fig
+    return _closed(fig)

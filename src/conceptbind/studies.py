@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -73,7 +72,7 @@ class Study:
     renderer: Renderer | None = None
     """Draws the scenes of pictures; None for captions."""
 
-    @cached_property
+    @property
     def title(self) -> str:
         """The data and the encoder, for a row of a table."""
         return f"{self.data}, {self.encoder}"
@@ -133,10 +132,8 @@ def full_caption_geometry(seeds: Mapping[str, Sequence[int]]) -> list[dict[str, 
             if encoder is None:
                 continue
             embedded = encode_captions(encoder, CAPTIONS_20, scenes, progress=True)
-            table, fit = (
-                decompose(embedded, baselines=False, seeds=[seed], dtype=torch.float32),
-                fit_additive(embedded),
-            )
+            table = decompose(embedded, baselines=False, seeds=[seed], dtype=torch.float32)
+            fit = fit_additive(embedded)
             first, second = part_norms(fit)
             geometry = {
                 "concept_share": concept_share(fit).share,

@@ -7,7 +7,6 @@ import math
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ import traitlets
 from matplotlib import pyplot as plt
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from conceptbind import widgets
 from conceptbind.widgets import PointCloud, fallback, point_cloud, point_cloud_figure
 from conceptbind.widgets.point_cloud_figure import (
     EYE,
@@ -26,8 +24,8 @@ from conceptbind.widgets.point_cloud_figure import (
     shares_text,
     unit_points,
 )
+from conceptbind.widgets.scripts import script
 
-SCRIPT = Path(widgets.__file__).parent / "point_cloud.js"
 POINTS = torch.tensor([[0.0, 0, 0], [4, 0, 0], [0, 3, 0], [4, 3, 1]])
 LABELS = ["red", "blue", "red square", "blue circle"]
 GROUPS = ["concept", "concept", "object", "object"]
@@ -51,9 +49,12 @@ def run_script(code: str) -> object:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the browser tests run the script")
-    script = SCRIPT.read_text(encoding="utf-8") + code
     done = subprocess.run(
-        [node, "--input-type=module"], input=script, text=True, check=True, stdout=subprocess.PIPE
+        [node, "--input-type=module"],
+        input=script("point_cloud.js") + code,
+        text=True,
+        check=True,
+        stdout=subprocess.PIPE,
     )
     return json.loads(done.stdout)
 

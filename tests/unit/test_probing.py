@@ -133,9 +133,9 @@ def test_the_test_scenes_do_not_influence_the_penalty_or_the_fit():
 def test_validation_scenes_are_not_fitted_on(monkeypatch):
     """Every fit of the choice is judged on training scenes that it did not see."""
     fitted, judged = [], []
-    fit, margins = probing.fit_probes, probing._margins
+    fit, margins = probing.fit_probes, probing.probe_margins
     monkeypatch.setattr(probing, "fit_probes", lambda *a, **k: fitted.append(a[3]) or fit(*a, **k))
-    monkeypatch.setattr(probing, "_margins", lambda *a: judged.append((a[1], a[5])) or margins(*a))
+    monkeypatch.setattr(probing, "probe_margins", lambda *a: judged.append((a[1], a[5])) or margins(*a))
     train = scene_split(len(SCENES), seed=0)
     select_l2(PRODUCT.scenes(SCENES), SPACE, SCENES, train.unsqueeze(0), seeds=(0,), grid=(1e-3, 1e-2))
     (masks,) = fitted

@@ -12,9 +12,11 @@ from jaxtyping import TypeCheckError
 from scipy import stats
 
 from conceptbind.analysis.recognition import (
+    Recognition,
     chance_level,
     concept_recognition,
     heads,
+    mean_over_seeds,
     object_recognition,
     pigeonhole_interval,
     present,
@@ -242,3 +244,14 @@ def test_cuda_agrees_with_cpu():
 def test_summary_counts_only_positive_margins():
     result = summarise(torch.tensor([1.0, 0.0, -1.0, math.inf]), torch.full((4,), 0.5, dtype=torch.float64))
     assert (result.accuracy, result.ties) == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_means_over_seeds_average_every_field_and_count_whole_scenes():
+    a = Recognition(0.5, 0.4, 0.6, 0.1, 0.0, 1.0, 1.0, 10, 0)
+    b = Recognition(0.7, 0.5, 0.9, 0.2, 0.2, 3.0, 2.0, 11, 1)
+    mean = mean_over_seeds([a, b])
+    assert (mean.accuracy, mean.low, mean.high) == pytest.approx((0.6, 0.45, 0.75))
+    assert (mean.n_scenes, mean.n_vacuous) == (10, 0)
+    assert mean_over_seeds([a]) == a
+    with pytest.raises(ValueError, match="nothing to average"):
+        mean_over_seeds([])

@@ -25,6 +25,7 @@ from conceptbind.analysis.recognition import scene_margins
 from conceptbind.scenes import ConceptSpace, ObjectSplit, factorial_scenes
 from conceptbind.spaces import CAPTIONS_20, CLEVR_2D
 from conceptbind.widgets import SceneEditor, explore, fallback, scene_editor
+from conceptbind.widgets.scripts import script
 
 SMALL = CLEVR_2D.subset(colour=["red", "blue"], shape=["square", "circle"])
 N_QUERIES = 2 + 2 + 4
@@ -386,13 +387,8 @@ def test_the_script_parses() -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the browser tests run the script")
-    path = Path(widgets.__file__).parent / "scene_editor.js"
-    subprocess.run(
-        [node, "--check", "--input-type=module"],
-        input=path.read_text(encoding="utf-8"),
-        text=True,
-        check=True,
-    )
+    for control in ("scene_editor.js", "point_cloud.js"):
+        subprocess.run([node, "--check", "--input-type=module"], input=script(control), text=True, check=True)
 
 
 def test_the_script_judges_as_recognition_does(shown: list[str]) -> None:
@@ -411,8 +407,8 @@ def test_the_script_judges_as_recognition_does(shown: list[str]) -> None:
     wanted = ["yes" if m > 0 else "no" if m < 0 else "tie" for m in margins.tolist()]
     assert set(wanted) == {"yes", "no", "tie"}
     tolerance = scene_editor(SMALL, {"a": ramp()}).tolerance
-    script = (
-        (Path(widgets.__file__).parent / "scene_editor.js").read_text(encoding="utf-8")
+    code = (
+        script("scene_editor.js")
         + f"""
       const space = {{ sizes: [2, 2] }};
       const head = {{ first: 0, concept: -1, labels: ['a', 'b', 'c', 'd'] }};
@@ -422,7 +418,7 @@ def test_the_script_judges_as_recognition_does(shown: list[str]) -> None:
     """
     )
     done = subprocess.run(
-        [node, "--input-type=module"], input=script, text=True, check=True, stdout=subprocess.PIPE
+        [node, "--input-type=module"], input=code, text=True, check=True, stdout=subprocess.PIPE
     )
     assert json.loads(done.stdout) == wanted
 

@@ -39,7 +39,7 @@ Estimator = Literal["avg", "avg+pos", "single"]
 Solver = Literal["least squares", "means"]
 
 PREDICT_ROWS = 8192
-"""Scenes predicted at once, where predictions are only compared."""
+"""Scenes worked on at once in float64, where only a summary of them, or their float32, is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,30 +296,26 @@ def _solve(
 ) -> AdditiveFit:
     """Solve the normal equations of one level and estimator from the sums over scenes."""
     n_slots, n_present, dim = sums.sums.shape
-    objects = space.objects_from_index(sums.objects.cpu()).to(sums.sums.device)
     groups = part_groups(space, level)
     n_parts = groups[-1].stop
-    if level == "objects":
-        index = sums.objects.unsqueeze(1)
-    else:
-        index = _value_index(space, objects)
-    # Only parts of objects that occur are unknowns of the equations.
-    present, local = index.unique(return_inverse=True)
-    spread = torch.zeros(n_present, len(present), dtype=torch.float64, device=index.device)
-    spread.scatter_add_(1, local, torch.ones(local.shape, dtype=torch.float64, device=index.device))
-    of_group = torch.stack([(present >= g.start) & (present < g.stop) for g in groups])
-    positions = estimator == "avg+pos"
-    n_sets = n_slots if positions else 1
-    normal = sums.together if positions else sums.together.sum((0, 2)).unsqueeze(0).unsqueeze(2)
-    right = sums.sums if positions else sums.sums.sum(0, keepdim=True)
+    # Only parts that occur are unknowns of the equations. Counted by incidence: a scene that shows a part twice
+    # counts twice.
+    present, normal, right, counts = sums.objects, sums.together, sums.sums, sums.counts
+    n_sets = n_slots
+    if estimator != "avg+pos":
+        n_sets = 1
+        normal, right, counts = normal.sum((0, 2))[None, :, None], right.sum(0)[None], counts.sum(0)[None]
     if level == "concepts":
+        objects = space.objects_from_index(present.cpu()).to(right.device)
+        present, local = _value_index(space, objects).unique(return_inverse=True)
+        spread = torch.zeros(n_present, len(present), dtype=torch.float64, device=right.device)
+        spread.scatter_(1, local, 1.0)
         normal = torch.einsum("op,ioje,eq->ipjq", spread, normal, spread)
         right = torch.einsum("op,iod->ipd", spread, right)
+        counts = torch.einsum("op,io->ip", spread, counts)
+    of_group = torch.stack([(present >= g.start) & (present < g.stop) for g in groups])
     q = n_sets * len(present)
-    normal, right = normal.reshape(q, q), right.reshape(q, dim)
-    # Counted by incidence: a scene that shows a part twice counts twice.
-    counts = torch.einsum("op,io->ip", spread, sums.counts)
-    counts = (counts if positions else counts.sum(0, keepdim=True)).reshape(q)
+    normal, right, counts = normal.reshape(q, q), right.reshape(q, dim), counts.reshape(q)
     member = torch.block_diag(*[of_group.double()] * n_sets).bool()  # (set * group, q)
     centred = normal - torch.outer(counts, counts) / sums.n_scenes
     appears = counts > 0

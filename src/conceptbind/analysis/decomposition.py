@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from conceptbind.analysis.additive import (
+    PREDICT_ROWS,
     AdditiveFit,
     Estimator,
     Level,
@@ -34,7 +35,7 @@ from conceptbind.analysis.additive import (
 )
 from conceptbind.analysis.fixed_probes import FixedProbes, fit_fixed_probes
 from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, _numbers
-from conceptbind.analysis.recognition import Recognition, summarise
+from conceptbind.analysis.recognition import Recognition, plain_row, summarise
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.retrieval import Metric, retrieve
 
@@ -102,10 +103,7 @@ class Decomposition:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Give the rows as dictionaries for a table or JSON: NaN becomes None."""
-        return [
-            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(r).items()}
-            for r in self.rows
-        ]
+        return [plain_row(row) for row in self.rows]
 
 
 def decompose(
@@ -165,7 +163,7 @@ def reconstruct(
 ) -> Float[Tensor, "kept dim"]:
     """Give the additive predictions of scenes as float32, like embeddings. Raises ValueError as predict does."""
     scenes = data.scenes if keep is None else data.scenes[keep]
-    return torch.cat([fit.predict(some).float() for some in scenes.split(8192)])
+    return torch.cat([fit.predict(some).float() for some in scenes.split(PREDICT_ROWS)])
 
 
 def _variant(data: EmbeddingSet, labels: str, seed: int) -> EmbeddingSet:
@@ -294,7 +292,7 @@ def _cross_predict(
             made, covered, errors = result[key]
             rows = (fold == f).nonzero().squeeze(1)
             rows = rows[fit.covers(data.scenes[rows])]
-            for some in rows.split(8192):
+            for some in rows.split(PREDICT_ROWS):
                 predicted = fit.predict(data.scenes[some])
                 errors[some] = (data.embeddings[some].double() - predicted).square().sum(1)
                 wanted = place[some] >= 0

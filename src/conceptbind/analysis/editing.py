@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
@@ -31,9 +31,9 @@ from torch import Tensor
 
 from conceptbind.analysis.additive import AdditiveFit
 from conceptbind.analysis.edits import Edits
-from conceptbind.analysis.fixed_probes import JOINT, FixedProbes
+from conceptbind.analysis.fixed_probes import JOINT, FixedProbes, joint_chance
 from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, Embedded
-from conceptbind.analysis.recognition import Recognition, chance_level, heads, present, summarise
+from conceptbind.analysis.recognition import Recognition, mean_over_seeds, plain_row, summarise
 from conceptbind.kernels.retrieval import Metric, retrieve
 
 HEADS = (ALL_CONCEPTS, OBJECTS, JOINT)
@@ -141,16 +141,11 @@ class EditReading:
         of_seed = []
         for seed, judged in enumerate(self.judged):
             rows = judged & keep
-            marks = present(self.edits.space, self.edits.after[rows])
-            chance = torch.stack([chance_level(marks[:, h]) for h in heads(self.edits.space)])
-            level = {ALL_CONCEPTS: chance[:-1].prod(0), OBJECTS: chance[-1], JOINT: chance.prod(0)}[head]
+            level = joint_chance(self.edits.space, self.edits.after[rows])[head]
             margin = self.margin[at, seed, HEADS.index(head), rows]
             objects = self.edits.objects()[rows] if bool(rows.any()) else None
-            of_seed.append(summarise(margin, level, objects=objects).as_dict())
-        mean = {key: fmean(row[key] for row in of_seed) for key in of_seed[0]}
-        return Recognition(
-            **{**mean, "n_scenes": round(mean["n_scenes"]), "n_vacuous": round(mean["n_vacuous"])}
-        )
+            of_seed.append(summarise(margin, level, objects=objects))
+        return mean_over_seeds(of_seed)
 
     def share(self, head: str, strength: float = 1.0, keep: Bool[Tensor, "edit"] | None = None) -> float:
         """Give the accuracy of :meth:`rate` alone, which takes no bootstrap. Raises KeyError for an unknown head."""
@@ -238,7 +233,7 @@ class EditRow:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the fields for a table or JSON: NaN becomes None."""
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(self).items()}
+        return plain_row(self)
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, Embedded, _numbers, _unpack, select_l2
+from conceptbind.analysis.probing import (
+    ALL_CONCEPTS,
+    OBJECTS,
+    Embedded,
+    _numbers,
+    _unpack,
+    probe_margins,
+    select_l2,
+)
 from conceptbind.analysis.recognition import (
     Recognition,
-    chance_level,
+    chance_by_head,
     head_labels,
     heads,
+    mean_over_seeds,
     present,
-    scene_margins,
     summarise,
 )
 from conceptbind.kernels.probes import LinearProbes, fit_probes
@@ -29,9 +36,6 @@ from conceptbind.scenes import ConceptSpace, scene_split
 
 JOINT = "joint"
 """Head of the rows in which concepts and objects must all be recognised."""
-
-BLOCK_SCORES = 2**22
-"""Scores computed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,29 +68,18 @@ class FixedProbes:
             raise ValueError(
                 f"{len(embeddings)} embeddings but {len(scenes)} scenes: give one scene for each row"
             )
-        weight, bias = self.probes.weight[fit], self.probes.bias[fit]
-        blocks = []
-        for index in torch.arange(len(scenes)).split(max(1, BLOCK_SCORES // len(bias))):
-            scores = embeddings[index].to(weight) @ weight + bias
-            marks = present(self.space, scenes[index].to(weight.device))
-            by_head = torch.stack([scene_margins(scores[:, h], marks[:, h]) for h in heads(self.space)])
-            concepts, objects = by_head[:-1].amin(0), by_head[-1]
-            blocks.append(torch.stack([concepts, objects, torch.minimum(concepts, objects)]))
-        return torch.cat(blocks, dim=1)
+        every = torch.ones(len(scenes), dtype=torch.bool)
+        by_head = probe_margins(self.probes, fit, embeddings, self.space, scenes, every)
+        concepts, objects = by_head[:-1].amin(0), by_head[-1]
+        return torch.stack([concepts, objects, torch.minimum(concepts, objects)])
 
     def judge_seed(
         self, fit: int, embeddings: Float[Tensor, "row dim"], scenes: Int[Tensor, "_row slot concept"]
     ) -> dict[str, Recognition]:
-        """Measure one seed's probes on rows that it was not fitted on; heads and errors as in :meth:`judge`.
-
-        ``chance`` of both together is that of independent scores, though recognised objects name their concepts.
-        """
+        """Measure one seed's probes on rows that it was not fitted on; heads and errors as in :meth:`judge`."""
         margins = self.margins(fit, embeddings, scenes).cpu()
-        marks = present(self.space, scenes.cpu())
-        chance = torch.stack([chance_level(marks[:, h]) for h in heads(self.space)])
-        concepts, objects = chance[:-1].prod(0), chance[-1]
-        of_head = {ALL_CONCEPTS: concepts, OBJECTS: objects, JOINT: concepts * objects}
-        return {name: summarise(margins[i], level) for i, (name, level) in enumerate(of_head.items())}
+        chance = joint_chance(self.space, scenes.cpu())
+        return {name: summarise(margins[i], level) for i, (name, level) in enumerate(chance.items())}
 
     def judge(
         self,
@@ -115,7 +108,7 @@ class FixedProbes:
             self.judge_seed(fit, embeddings[rows.to(embeddings.device)], scenes[rows])
             for fit, rows in enumerate(keep)
         ]
-        return {name: _mean_over_seeds([s[name] for s in by_seed]) for name in by_seed[0]}
+        return {name: mean_over_seeds([s[name] for s in by_seed]) for name in by_seed[0]}
 
 
 def fit_fixed_probes(
@@ -139,7 +132,13 @@ def fit_fixed_probes(
     return FixedProbes(space, probes, train)
 
 
-def _mean_over_seeds(of_seeds: Sequence[Recognition]) -> Recognition:
-    rows = [r.as_dict() for r in of_seeds]
-    mean = {key: fmean(row[key] for row in rows) for key in rows[0]}
-    return Recognition(**{**mean, "n_scenes": round(mean["n_scenes"]), "n_vacuous": round(mean["n_vacuous"])})
+def joint_chance(
+    space: ConceptSpace, scenes: Int[Tensor, "scene slot concept"]
+) -> dict[str, Float[Tensor, "scene"]]:
+    """Give the chance of each scene for the heads "all concepts", "objects" and "joint".
+
+    Of "joint" it is that of independent scores, though recognised objects name their concepts.
+    """
+    chance = chance_by_head(space, present(space, scenes))
+    concepts, objects = chance[:-1].prod(0), chance[-1]
+    return {ALL_CONCEPTS: concepts, OBJECTS: objects, JOINT: concepts * objects}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -17,11 +17,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from conceptbind.analysis.recognition import (
-    chance_level,
+    chance_by_head,
     head_labels,
     heads,
+    margins_by_head,
+    plain_row,
     present,
-    scene_margins,
     summarise,
 )
 from conceptbind.kernels.probes import DECAY, LinearProbes, Solver, fit_probes
@@ -117,13 +118,7 @@ class ProbeResult:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Give the rows as dictionaries for a table or JSON: NaN becomes None."""
-        return [
-            {
-                k: None if isinstance(v, float) and math.isnan(v) else list(v) if isinstance(v, tuple) else v
-                for k, v in asdict(row).items()
-            }
-            for row in self.rows
-        ]
+        return [plain_row(row) for row in self.rows]
 
 
 def probe(
@@ -301,7 +296,7 @@ def select_l2(
             **fit,
         )
         for j in range(n_folds * len(grid)):
-            margins = _margins(probes, j, x, space, scenes, validate[i, j // len(grid)])
+            margins = probe_margins(probes, j, x, space, scenes, validate[i, j // len(grid)])
             counted = margins != math.inf
             correct[i, j % len(grid)] += ((margins > 0) & counted).sum(1).cpu()
     # Summed over folds; flipped, so that argmax takes the largest penalty among equals.
@@ -381,8 +376,8 @@ def _summaries(
     for side, rows in sides.items():
         shown = scenes[rows]
         marks = present(space, shown)
-        margins = _margins(probes, fit, x, space, scenes, rows)
-        chance = torch.stack([chance_level(marks[:, h]) for h in heads(space)])
+        margins = probe_margins(probes, fit, x, space, scenes, rows)
+        chance = chance_by_head(space, marks)
         unseen = torch.stack([(marks[:, h] & ~seen[h]).any(1) for h in heads(space)])
         l2, converged = probes.l2[fit], probes.converged[fit]
         # Before the last head, the objects, goes the one that asks for all concepts of a scene at once.
@@ -421,7 +416,7 @@ def _row(of_seeds: list[dict[str, Any]], **names: str) -> ProbeRow:
     )
 
 
-def _margins(
+def probe_margins(
     probes: LinearProbes,
     fit: int,
     x: Float[Tensor, "scene dim"],
@@ -429,13 +424,16 @@ def _margins(
     scenes: Int[Tensor, "scene slot concept"],
     rows: Bool[Tensor, "scene"],
 ) -> Float[Tensor, "head row"]:
-    """Give the margins of one fit on some scenes, for every head, in blocks of scenes."""
+    """Give the margins of one fit on some scenes, for every head, in blocks of scenes.
+
+    The heads are concept 1, ..., concept K, and the objects. Raises ValueError as
+    :func:`conceptbind.analysis.recognition.scene_margins` does.
+    """
     weight, bias = probes.weight[fit], probes.bias[fit]
     blocks = []
     for index in rows.nonzero().squeeze(1).split(max(1, 2**22 // len(bias))):
         scores = x[index].to(weight) @ weight + bias
-        marks = present(space, scenes[index])
-        blocks.append(torch.stack([scene_margins(scores[:, h], marks[:, h]) for h in heads(space)]))
+        blocks.append(margins_by_head(space, scores, present(space, scenes[index].to(scores.device))))
     return torch.cat(blocks, dim=1)
 
 

@@ -9,9 +9,10 @@ must not decide.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import Any
 
 import torch
@@ -130,6 +131,20 @@ def chance_level(present: Bool[Tensor, "scene query"]) -> Float[Tensor, "scene"]
     return table[present.sum(1)]
 
 
+def margins_by_head(
+    space: ConceptSpace,
+    scores: Float[Tensor, "scene query"],
+    present: Bool[Tensor, "scene query"],
+) -> Float[Tensor, "head scene"]:
+    """Give the margins of concept 1, ..., of concept K, and of the objects; see :func:`scene_margins` for errors."""
+    return torch.stack([scene_margins(scores[:, h], present[:, h]) for h in heads(space)])
+
+
+def chance_by_head(space: ConceptSpace, present: Bool[Tensor, "scene query"]) -> Float[Tensor, "head scene"]:
+    """Give the :func:`chance_level` of concept 1, ..., of concept K, and of the objects."""
+    return torch.stack([chance_level(present[:, h]) for h in heads(space)])
+
+
 def recognise(
     scores: Float[Tensor, "scene query"],
     present: Bool[Tensor, "scene query"],
@@ -227,6 +242,26 @@ def summarise(
         n_scenes=n,
         n_vacuous=n_vacuous,
     )
+
+
+def mean_over_seeds(of_seeds: Sequence[Recognition]) -> Recognition:
+    """Average recognition over seeds that share scenes: of every field, the ends of the intervals among them.
+
+    Numbers of scenes are rounded. Raises ValueError when there is no seed.
+    """
+    if not of_seeds:
+        raise ValueError("there is nothing to average: give the recognition of at least one seed")
+    rows = [r.as_dict() for r in of_seeds]
+    mean = {key: fmean(row[key] for row in rows) for key in rows[0]}
+    return Recognition(**{**mean, "n_scenes": round(mean["n_scenes"]), "n_vacuous": round(mean["n_vacuous"])})
+
+
+def plain_row(row: Any) -> dict[str, Any]:
+    """Turn a dataclass that holds a row of a table into a dictionary for JSON: NaN becomes None, a tuple a list."""
+    return {
+        k: None if isinstance(v, float) and math.isnan(v) else list(v) if isinstance(v, tuple) else v
+        for k, v in asdict(row).items()
+    }
 
 
 def wilson_interval(share: float, n: int, *, level: float = 0.95) -> tuple[float, float]:

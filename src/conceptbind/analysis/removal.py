@@ -47,22 +47,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from conceptbind.analysis.additive import AdditiveFit, Estimator, fit_all, part_groups
+from conceptbind.analysis.additive import PREDICT_ROWS, AdditiveFit, Estimator, fit_all, part_groups
 from conceptbind.analysis.probing import ALL_CONCEPTS, L2_GRID, OBJECTS, SHUFFLE_SALT, Embedded, select_l2
 from conceptbind.analysis.recognition import (
     Recognition,
-    chance_level,
+    chance_by_head,
     head_labels,
     heads,
+    margins_by_head,
+    plain_row,
     present,
-    scene_margins,
     summarise,
 )
 from conceptbind.kernels.probes import LinearProbes, fit_probes
@@ -97,9 +98,6 @@ PARTNER_SALT = 0x0DD5
 
 ROUNDING = 8 * torch.finfo(torch.float32).eps
 """What varies by less than this share of the largest coordinate is rounding of float32 embeddings, no signal."""
-
-ROWS = 8192
-"""Scenes whose parts are summed up at once."""
 
 
 @dataclass(frozen=True)
@@ -165,13 +163,7 @@ class RemovalResult:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Give the readings as dictionaries for a table or JSON: NaN becomes None."""
-        return [
-            {
-                k: None if isinstance(v, float) and math.isnan(v) else list(v) if isinstance(v, tuple) else v
-                for k, v in asdict(row).items()
-            }
-            for row in self.readings
-        ]
+        return [plain_row(row) for row in self.readings]
 
     def __str__(self) -> str:
         """Print concept and object recognition of the retrained probes, as the paper's table does."""
@@ -283,8 +275,8 @@ def left_after(
             f"{len(data.scenes)} embeddings but {len(shown)} scenes whose parts to subtract: give one each"
         )
     left = torch.empty_like(data.embeddings)
-    for low in range(0, len(shown), ROWS):
-        rows = slice(low, low + ROWS)
+    for low in range(0, len(shown), PREDICT_ROWS):
+        rows = slice(low, low + PREDICT_ROWS)
         left[rows] = (data.embeddings[rows].double() - strength * fit.contribution(shown[rows])).to(
             left.dtype
         )
@@ -344,8 +336,7 @@ def recognise_heads(
 ) -> dict[str, Recognition]:
     """Give the recognition of every concept, of all concepts at once, and of objects; ``scores`` as of a probe."""
     marks = present(space, scenes)
-    margins = torch.stack([scene_margins(scores[:, h], marks[:, h]) for h in heads(space)])
-    chance = torch.stack([chance_level(marks[:, h]) for h in heads(space)])
+    margins, chance = margins_by_head(space, scores, marks), chance_by_head(space, marks)
     every = margins[:-1].amin(0), chance[:-1].prod(0)
     by_head = dict(zip(space.concepts, zip(margins[:-1], chance[:-1], strict=True), strict=True))
     by_head |= {ALL_CONCEPTS: every, OBJECTS: (margins[-1], chance[-1])}
@@ -514,7 +505,7 @@ def _reading(removal: str, reader: str, head: str, found: Sequence[Recognition])
 def _sum_of_squares(x: Float[Tensor, "scene dim"]) -> float:
     """Sum the squared distances to the mean, in blocks."""
     mean = x.mean(0, dtype=torch.float64)
-    return sum(float((block.double() - mean).square().sum()) for block in x.split(ROWS))
+    return sum(float((block.double() - mean).square().sum()) for block in x.split(PREDICT_ROWS))
 
 
 def _mean(values: Sequence[float | int]) -> float:

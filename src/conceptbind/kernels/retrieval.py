@@ -63,7 +63,8 @@ def retrieve(
     Raises ValueError for a gallery of fewer than 2 rows, a row index out of range, mismatched dimensions, numbers
     that are not finite, or, for the cosine, a row or query of zeros.
     """
-    squares, lengths = _check(queries, gallery, right, metric)
+    lengths, row_lengths = _check(queries, gallery, right, metric)
+    squares = row_lengths.square()
     if block is None:
         block = BLOCK_SIMILARITIES if queries.device.type == "cpu" else 2**27
     n_rows, n_queries = len(gallery), len(queries)
@@ -77,7 +78,7 @@ def retrieve(
         part = slice(start, min(start + columns, n_rows))
         keys = gallery[part]
         if metric == "cosine":
-            keys = keys / squares[part, None].sqrt()
+            keys = keys / row_lengths[part, None]
         n_keys = len(keys)
         inside_all = (right >= part.start) & (right < part.stop)
         for low in range(0, n_queries, rows):
@@ -98,8 +99,8 @@ def retrieve(
     # Rounding follows the length of what is multiplied, not the result: two rows at right angles to a query may tie.
     scale = lengths
     if metric == "euclidean":
-        largest = torch.maximum(squares[right], squares[where])
-        scale = torch.maximum(lengths * largest.sqrt(), largest / 2)
+        longest = torch.maximum(row_lengths[right], row_lengths[where])
+        scale = torch.maximum(lengths * longest, longest.square() / 2)
     tied = margin.abs() <= TIE_ULPS * torch.finfo(margin.dtype).eps * scale
     margin = torch.where(tied, 0.0, margin)
     if metric == "cosine":
@@ -127,8 +128,8 @@ def _largest(similar: Float[Tensor, "query row"]) -> tuple[Float[Tensor, "query"
 
 def _check(
     queries: Tensor, gallery: Tensor, right: Tensor, metric: str
-) -> tuple[Float[Tensor, "row"], Float[Tensor, "query"]]:
-    """Give |g|² of every row and |q| of every query, having checked everything."""
+) -> tuple[Float[Tensor, "query"], Float[Tensor, "row"]]:
+    """Give the lengths of all queries and rows, having checked everything."""
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f"metric must be 'cosine' or 'euclidean'; got {metric!r}")
     if not len(queries) or len(gallery) < 2:
@@ -159,4 +160,4 @@ def _check(
             raise ValueError(
                 f"{len(zero)} rows of {name} are all zeros (the first: {zero[0]}): they have no cosine"
             )
-    return lengths["gallery"].square(), lengths["queries"]
+    return lengths["queries"], lengths["gallery"]

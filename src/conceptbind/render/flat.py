@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from conceptbind.render.occlusion import MAX_TURN, offset_that_hides
+from conceptbind.render.placement import as_places, fixed_places, occlusion_range
 from conceptbind.render.shapes import REACH, SHAPES, mask
 from conceptbind.scenes import ConceptSpace
 from conceptbind.spaces import CLEVR_2D, CLEVR_COLOURS
@@ -88,8 +89,7 @@ class FlatRenderer:
         object.__setattr__(self, "colours", {n: _rgb(f"colour {n!r}", c) for n, c in self.colours.items()})
         object.__setattr__(self, "background", _rgb("background", self.background))
         if self.places is not None:
-            object.__setattr__(self, "places", tuple((float(x), float(y)) for x, y in self.places))
-        object.__setattr__(self, "occlusion", tuple(float(share) for share in self.occlusion))
+            object.__setattr__(self, "places", as_places(self.places))
         self._check_space()
         if self.size < 8:
             raise ValueError(f"size is a number of pixels, at least 8; got {self.size}")
@@ -105,10 +105,7 @@ class FlatRenderer:
             raise ValueError(
                 "overlap is for placement='fixed' or 'free': leave it out, occluded objects overlap"
             )
-        if len(self.occlusion) != 2 or not 0 < self.occlusion[0] <= self.occlusion[1] < 1:
-            raise ValueError(
-                f"occlusion is a range of shares (low, high), 0 < low <= high < 1; got {self.occlusion}"
-            )
+        object.__setattr__(self, "occlusion", occlusion_range(self.occlusion))
         for name, value, top in (
             ("object_size", self.object_size, 1.0),
             ("size_jitter", self.size_jitter, 1.0),
@@ -217,7 +214,9 @@ class FlatRenderer:
         advice = "use a smaller " + " or ".join(["object_size", *jitters])
         if self.placement == "fixed":
             jitter = rng.uniform(-self.place_jitter, self.place_jitter, size=(n_objects, 2))
-            centres = np.rint((self._fixed_places(n_objects) + jitter) * self.size).astype(np.int64)
+            centres = np.rint((fixed_places(n_objects, self.places, PLACES) + jitter) * self.size).astype(
+                np.int64
+            )
             if (centres < low).any() or (centres > high).any():
                 raise ValueError(f"{objects} stick out of the picture at their fixed places: {advice}")
             if not self.overlap and not _apart(centres[None], reach)[0]:
@@ -266,20 +265,6 @@ class FlatRenderer:
         centres = np.empty((2, 2), dtype=np.int64)
         centres[front], centres[1 - front] = back_at + offset, back_at
         return _Placed(centres, sides, (1 - front, front), hidden)
-
-    def _fixed_places(self, n_objects: int) -> Float[np.ndarray, "slot 2"]:
-        places = PLACES.get(n_objects) if self.places is None else self.places
-        if places is None:
-            raise ValueError(
-                f"fixed places are known for {min(PLACES)} to {max(PLACES)} objects, the scenes have "
-                f"{n_objects}: give places=((x, y), ...), one a slot"
-            )
-        if len(places) != n_objects:
-            raise ValueError(
-                f"the renderer has {len(places)} places, but the scenes have {n_objects} objects: "
-                "give one place a slot"
-            )
-        return np.array(places, dtype=float)
 
     def _rng(self, scene: list[list[int]], copy: int) -> np.random.Generator:
         # One stream a scene, so that a picture does not depend on its batch. The length comes first: numpy

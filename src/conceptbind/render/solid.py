@@ -20,6 +20,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from conceptbind.provenance import versions
+from conceptbind.render.placement import as_places, fixed_places, occlusion_range
 from conceptbind.scenes import ConceptSpace
 from conceptbind.spaces import CLEVR, CLEVR_COLOURS
 
@@ -86,8 +87,7 @@ class SolidRenderer:
 
     def __post_init__(self) -> None:
         if self.places is not None:
-            object.__setattr__(self, "places", tuple((float(x), float(y)) for x, y in self.places))
-        object.__setattr__(self, "occlusion", tuple(float(share) for share in self.occlusion))
+            object.__setattr__(self, "places", as_places(self.places))
         names = self.space.concepts
         if set(names) != {"colour", "shape"}:
             raise ValueError(
@@ -105,10 +105,7 @@ class SolidRenderer:
             raise ValueError(
                 "places belong to placement='fixed': leave them out, occlusion places the objects"
             )
-        if len(self.occlusion) != 2 or not 0 < self.occlusion[0] <= self.occlusion[1] < 1:
-            raise ValueError(
-                f"occlusion is a range of shares (low, high), 0 < low <= high < 1; got {self.occlusion}"
-            )
+        object.__setattr__(self, "occlusion", occlusion_range(self.occlusion))
         if self.samples < 1:
             raise ValueError(f"samples must be 1 or more; got {self.samples}")
         if self.variant not in ("scalar_rgb", "llvm_ad_rgb"):
@@ -169,18 +166,7 @@ class SolidRenderer:
             raise ValueError(f"copy must be 0 or more; got {copy}")
         if self.placement == "occluded":
             return np.array(self._occluded(scene, copy)[0])
-        places = PLACES.get(len(scene)) if self.places is None else self.places
-        if places is None:
-            raise ValueError(
-                f"fixed places are known for {min(PLACES)} to {max(PLACES)} objects, the scenes have "
-                f"{len(scene)}: give places=((x, y), ...), one a slot"
-            )
-        if len(places) != len(scene):
-            raise ValueError(
-                f"the renderer has {len(places)} places, but the scenes have {len(scene)} objects: "
-                "give one place a slot"
-            )
-        return np.array(places, dtype=float)
+        return fixed_places(len(scene), self.places, PLACES)
 
     def hidden(self, scene: Int[Tensor, "slot concept"], *, copy: int = 0) -> tuple[int, float]:
         """Give the front slot of one occluded scene, and the share of the other object's area it hides.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -20,8 +19,7 @@ from conceptbind.widgets.point_cloud_figure import (
     shares_text,
     unit_points,
 )
-
-_HERE = Path(__file__).parent
+from conceptbind.widgets.scripts import HERE, script
 
 
 class PointCloud(anywidget.AnyWidget):
@@ -30,8 +28,8 @@ class PointCloud(anywidget.AnyWidget):
     ``view`` (degrees turned, degrees tilted, zoom) and ``hidden`` (groups) follow the reader and may be set.
     """
 
-    _esm = _HERE / "point_cloud.js"
-    _css = _HERE / "point_cloud.css"
+    _esm = script("point_cloud.js")
+    _css = HERE / "point_cloud.css"
 
     view = traitlets.List(traitlets.Float()).tag(sync=True)
     hidden = traitlets.List(traitlets.Unicode()).tag(sync=True)

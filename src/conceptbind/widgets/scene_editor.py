@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -17,6 +16,7 @@ from conceptbind.scenes import ConceptSpace, ObjectSplit, captions
 from conceptbind.spaces import CLEVR_COLOURS
 from conceptbind.widgets.fallback import choose_mode, show_without_script
 from conceptbind.widgets.scene_figure import scene_figure_html
+from conceptbind.widgets.scripts import HERE, script
 
 TOLERANCE = TIE_ULPS * torch.finfo(torch.float32).eps
 # The scores travel inside the page, as base64: a third more than this.
@@ -38,7 +38,6 @@ _SHAPES = {"square", "triangle", "circle", "star", "heart", "diamond"} | {
     "cone",
     "pyramid",
 }
-_HERE = Path(__file__).parent
 
 
 class SceneEditor(anywidget.AnyWidget):
@@ -47,8 +46,8 @@ class SceneEditor(anywidget.AnyWidget):
     ``scene`` (value indices, ``[slot][concept]``) and ``model`` (a name) follow the reader and may be set.
     """
 
-    _esm = _HERE / "scene_editor.js"
-    _css = _HERE / "scene_editor.css"
+    _esm = script("scene_editor.js")
+    _css = HERE / "scene_editor.css"
 
     scene = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)
     model = traitlets.Unicode().tag(sync=True)
