@@ -88,8 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="cores to use (default 1)")
     args = parser.parse_args(argv)
 
-    import drjit
-
+    try:
+        import drjit
+    except ModuleNotFoundError:
+        print("rendering needs Mitsuba 3: pip install 'conceptbind[render]'", file=sys.stderr)
+        return 1
     drjit.set_thread_count(args.threads)
     for name, (about, renderer, scenes) in SETS.items():
         SETS[name] = about, replace(renderer, variant=args.variant), scenes
