@@ -52,9 +52,10 @@ import ipywidgets
 import torch
 from IPython.display import Markdown
 
-from conceptbind import exercises, planted, plots, widgets
+from conceptbind import planted, plots, widgets
 from conceptbind.analysis.recognition import concept_recognition, object_recognition
 from conceptbind.claims import Claim, record_claim
+from conceptbind.exercises import what_is_binding as exercises
 from conceptbind.render import FlatRenderer
 from conceptbind.scenes import SceneKind, captions, factorial_scenes, object_split
 from conceptbind.spaces import CLEVR_2D, CLEVR_COLOURS

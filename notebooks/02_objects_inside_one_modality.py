@@ -62,11 +62,12 @@ import ipywidgets
 import torch
 from IPython.display import Markdown
 
-from conceptbind import exercises, plots, results, widgets
+from conceptbind import plots, results, widgets
 from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS, learning_curve, probe, probe_scores
 from conceptbind.claims import Claim, record_claim
 from conceptbind.embeddings import EmbeddingSet, encode_captions, encode_pictures
 from conceptbind.encoders import try_load
+from conceptbind.exercises import objects_inside_one_modality as exercises
 from conceptbind.planted import planted_encoders
 from conceptbind.render import FlatRenderer
 from conceptbind.scenes import captions, factorial_scenes, sample_scenes, scene_split

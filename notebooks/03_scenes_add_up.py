@@ -70,13 +70,14 @@ import ipywidgets
 import torch
 from IPython.display import Markdown
 
-from conceptbind import exercises, plots, results, studies, widgets
+from conceptbind import plots, results, studies, widgets
 from conceptbind.analysis.additive import fit_additive
 from conceptbind.analysis.decomposition import decompose
 from conceptbind.analysis.part_geometry import concept_share, part_norms, position_alignment, subspace_angles
 from conceptbind.analysis.untrained import TABLE, untrained_variants
 from conceptbind.claims import Claim, record_claim
 from conceptbind.embeddings import EmbeddingSet
+from conceptbind.exercises import scenes_add_up as exercises
 from conceptbind.kernels.mds import classical_mds
 from conceptbind.planted import planted_encoders
 from conceptbind.scenes import ConceptSpace, captions, factorial_scenes

@@ -65,7 +65,7 @@ import ipywidgets
 import torch
 from IPython.display import Markdown
 
-from conceptbind import exercises, plots, plots_removal, widgets
+from conceptbind import plots, plots_removal, widgets
 from conceptbind.analysis.additive import fit_additive
 from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS
 from conceptbind.analysis.removal import (
@@ -87,6 +87,7 @@ from conceptbind.analysis.removal import (
 )
 from conceptbind.claims import Claim, record_claim
 from conceptbind.embeddings import EmbeddingSet
+from conceptbind.exercises import cut_out_a_concept as exercises
 from conceptbind.planted import planted_encoders
 from conceptbind.studies import CAPTIONS, FLAT, NAMES, SOLID, geometry_studies
 

@@ -67,13 +67,14 @@ import ipywidgets
 import torch
 from IPython.display import Markdown
 
-from conceptbind import exercises, plots, widgets
+from conceptbind import plots, widgets
 from conceptbind.analysis.additive import fit_all
 from conceptbind.analysis.editing import ANY, edited, measure_edits, read_edits, retrieve_edits
 from conceptbind.analysis.edits import change_concept, exchange_concept, replace_object, swap_objects
 from conceptbind.analysis.fixed_probes import fit_fixed_probes
 from conceptbind.claims import Claim, record_claim
 from conceptbind.embeddings import EmbeddingSet
+from conceptbind.exercises import edit_a_scene as exercises
 from conceptbind.planted import planted_encoders
 from conceptbind.plots_editing import edit_gallery
 from conceptbind.scenes import captions, factorial_scenes, scene_split

@@ -1,7 +1,8 @@
 """Execute the chapters that are out of date: notebooks/*.py -> book/*.ipynb.
 
-A chapter is out of date when its key changed: a hash of its source, of every file of src/, of the data files
-it declares, of its parameters, and of how notebooks are built. Declare data in the head of the source:
+A chapter is out of date when its key changed: a hash of its source, of every file of src/ that it imports,
+directly or not (imported_files.py), of the data files it declares, of its parameters, and of how notebooks are
+built. Declare data in the head of the source:
 
     # jupyter:
     #   conceptbind:
@@ -28,12 +29,12 @@ import exercise_cells
 import jupytext
 import nbformat
 from common import ROOT, write_atomically
+from imported_files import imported_files
 from nbformat import NotebookNode
 
-FORMAT = 1
+FORMAT = 2
 """Part of every key: raise it when a change to the build has to re-execute every chapter."""
 TEXT = {".py", ".js", ".css", ".json", ".csv", ".md", ".txt"}
-IGNORED = {"__pycache__", ".DS_Store", ".ipynb_checkpoints"}
 
 
 class BuildError(Exception):
@@ -152,13 +153,10 @@ def key_of(source: Path, root: Path, parameters: Mapping[str, Any]) -> str:
 def _inputs(source: Path, root: Path, parameters: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     yield "format", str(FORMAT).encode()
     yield "parameters", json.dumps(dict(parameters), sort_keys=True).encode()
-    files = [source]
-    for path in sorted((root / "src").rglob("*")):
-        parts = path.relative_to(root).parts
-        hidden = any(p in IGNORED or p.endswith(".egg-info") for p in parts)
-        if path.is_file() and not hidden and path.suffix not in {".pyc", ".tmp"}:
-            files.append(path)
-    for pattern in jupytext.read(source).metadata.get("conceptbind", {}).get("data", []):
+    notebook = jupytext.read(source)
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    files = [source, *imported_files(code, root / "src")]
+    for pattern in notebook.metadata.get("conceptbind", {}).get("data", []):
         matches = sorted(p for p in root.glob(pattern) if p.is_file())
         if not matches:
             raise BuildError(f"its head declares the data {pattern!r}; the repository has no such file")

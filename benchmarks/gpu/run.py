@@ -23,9 +23,14 @@ import torch
 from conceptbind.analysis.additive import fit_all
 from conceptbind.analysis.recognition import head_labels, heads
 from conceptbind.embeddings import EmbeddingSet
+from conceptbind.kernels.anova import anova_energies
+from conceptbind.kernels.networks import Architecture, apply, initialise, one_hot
 from conceptbind.kernels.probes import fit_probes
+from conceptbind.kernels.products import fit_products
 from conceptbind.kernels.retrieval import retrieve
 from conceptbind.kernels.scene_sums import scene_sums
+from conceptbind.kernels.training import Schedule
+from conceptbind.kernels.training import train as train_networks
 from conceptbind.scenes import ConceptSpace, factorial_scenes, scene_split
 
 DIM = 512
@@ -117,6 +122,14 @@ def run(device: torch.device, small: bool) -> dict[str, Any]:
     difference = max(worst(fits[key].parts, reference[key].parts) for key in fits)
     add("fit_all", difference, seconds(lambda: fit_all(on), device), bytes_moved=size)
 
+    # factorial_scenes lists a grid in order: a view of the embeddings has an axis for every factor.
+    sizes_of_grid = (*e.space.n_values, *e.space.n_values)
+    grid = on.embeddings.reshape(*sizes_of_grid, DIM)
+    energies = anova_energies(e.embeddings.double().reshape(*sizes_of_grid, DIM))
+    difference = worst(anova_energies(grid), energies)
+    # The float32 embeddings once: what the walk over the factors moves in float64 stays near the cores.
+    add("anova", difference, seconds(lambda: anova_energies(grid), device), bytes_moved=size)
+
     n_queries = min(n, 256 if small else 10_000)
     rows = torch.arange(n_queries)
     queries = e.embeddings[:n_queries] + 0.01
@@ -144,6 +157,64 @@ def run(device: torch.device, small: bool) -> dict[str, Any]:
     )
     # No count of operations: the number of iterations depends on the data.
     add("fit_probes", worst(scores, expected), took)
+
+    # Parts of all objects in both slots, a product of rank 4: factors start at the same numbers, drawn on the CPU.
+    generator = torch.Generator().manual_seed(0)
+    n_fits, rank = (2 if small else 20), 4
+    every = e.space.all_objects()
+    objects, slots = every.repeat(2, 1), torch.arange(2).repeat_interleave(len(every))
+    targets = torch.randn(n_fits, len(slots), DIM, generator=generator)
+    for k, size_k in enumerate(e.space.n_values):
+        targets += torch.randn(n_fits, size_k, DIM, generator=generator)[:, objects[:, k]]
+    tables = [torch.randn(n_fits, v, rank, generator=generator) for v in e.space.n_values]
+    product = tables[0][:, objects[:, 0]] * tables[1][:, objects[:, 1]]
+    targets += product @ torch.randn(n_fits, rank, DIM, generator=generator)
+
+    def products(where: torch.device, dtype: torch.dtype, fits: int) -> torch.Tensor:
+        ridge = torch.full((fits,), 0.1, dtype=dtype, device=where)
+        found = fit_products(
+            targets[:fits].to(where, dtype),
+            slots.to(where),
+            objects.to(where),
+            torch.ones(fits, len(slots), dtype=dtype, device=where),
+            e.space.n_values,
+            rank=rank,
+            ridge=ridge,
+            ridge_sums=ridge,
+            seeds=range(fits),
+            max_sweeps=40,
+        )
+        return found.predict(slots.to(where), objects.to(where), e.space.n_values)
+
+    # In float64 on both sides, as approximators do. No count of operations: that of sweeps depends on the data.
+    difference = worst(products(device, torch.float64, 2), products(torch.device("cpu"), torch.float64, 2))
+    took = seconds(lambda: products(device, torch.float64, n_fits), device, repeats=2)
+    add("fit_products", difference, took)
+
+    architecture, width = Architecture("mlp", 64 if small else 1024), 64 if small else 1024
+    few = min(n, 4096)
+    n_fits = 2 if small else 20
+    codes = one_hot(e.scenes[torch.randperm(n, generator=generator)[:few]], e.space.n_values)
+    aims = torch.randn(few, DIM, generator=generator) / DIM**0.5
+    n_codes = codes.shape[1]
+
+    def losses(where: torch.device, n_steps: int, fits: int) -> torch.Tensor:
+        start = initialise(architecture, 2, e.space.n_values, DIM, seeds=range(fits))
+        _, found = train_networks(
+            lambda w, x: apply(architecture, w, x, e.space.n_values),
+            {name: w.to(where) for name, w in start.items()},
+            codes.to(where).expand(fits, -1, -1),
+            aims.to(where).expand(fits, -1, -1),
+            Schedule(n_steps=n_steps),
+            seeds=range(fits),
+        )
+        return found
+
+    # Later steps are no measure: rounding grows from step to step.
+    difference = worst(losses(device, 20, 2)[-1], losses(torch.device("cpu"), 20, 2)[-1])
+    n_steps = 20 if small else 200
+    took = seconds(lambda: losses(device, n_steps, n_fits), device, repeats=2)
+    add("train", difference, took, flops=n_fits * n_steps * 6 * few * width * (n_codes + DIM))
     return report
 
 

@@ -414,11 +414,14 @@ class ObjectSplit:
         return kinds
 
 
-def object_split(space: ConceptSpace, coverage: float, *, seed: int) -> ObjectSplit:
+def object_split(space: ConceptSpace, coverage: float, *, seed: int, every_value: bool = True) -> ObjectSplit:
     """Draw round(coverage * |O|) training objects such that every concept value occurs among them.
 
     A value that no training object shows could not be learned at all, so one random object per value is
-    placed first (max_k V_k objects in all), the rest are drawn uniformly.
+    placed first (max_k V_k objects in all), the rest are drawn uniformly. Splits of one seed are nested: a larger
+    coverage only adds objects.
+    ``every_value=False`` also accepts a coverage of fewer objects than that, at least one; they then show as many
+    values as they can.
     Raises ValueError when coverage leaves no held-out object, or too few training objects to show every
     value.
     """
@@ -431,10 +434,14 @@ def object_split(space: ConceptSpace, coverage: float, *, seed: int) -> ObjectSp
             f"the values of this space can only be shown by all of its {n_all} objects, so none can be held "
             "out: a split needs two concepts of two or more values"
         )
-    if n_train < n_min:
+    if n_train < n_min and every_value:
         raise ValueError(
             f"coverage {coverage} of {n_all} objects trains on {n_train}, but {n_min} are needed to show "
-            f"every value once: use at least {math.ceil(100 * n_min / n_all) / 100:.2f}"
+            f"every value once: use at least {math.ceil(100 * n_min / n_all) / 100:.2f}, or every_value=False"
+        )
+    if n_train < 1:
+        raise ValueError(
+            f"coverage {coverage} of {n_all} objects leaves none to train on: use at least 1/{n_all}"
         )
     if n_train >= n_all:
         raise ValueError(
@@ -450,9 +457,9 @@ def object_split(space: ConceptSpace, coverage: float, *, seed: int) -> ObjectSp
         dim=1,
     )
     is_train = torch.zeros(n_all, dtype=torch.bool)
-    is_train[space.object_index(first)] = True
+    is_train[space.object_index(first[:n_train])] = True
     rest = (~is_train).nonzero().squeeze(1)
-    extra = n_train - n_min
+    extra = max(0, n_train - n_min)
     is_train[rest[torch.randperm(len(rest), generator=generator)[:extra]]] = True
     return ObjectSplit(space, is_train)
 

@@ -15,8 +15,8 @@ import nbformat
 import pytest
 import yaml
 
-from conceptbind import exercises
 from conceptbind.claims import read_claims
+from conceptbind.exercises import CHECKS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -204,12 +204,20 @@ def test_an_exercise_is_its_solution_without_the_marked_lines(source, solution, 
     assert shown[1].startswith("✓ "), f"the solution of {name} does not pass"
 
 
+@each_source
+def test_it_imports_the_checks_of_its_own_exercises(source):
+    topic = source.stem.partition("_")[2]
+    imports = re.findall(r"^from conceptbind.* import .*\bexercises\b.*$", source.read_text("utf-8"), re.M)
+    assert imports == [f"from conceptbind.exercises import {topic} as exercises"]
+
+
 @each_exercise
 def test_the_checks_of_the_chapter_exist(source, solution, check):
+    exercises = importlib.import_module(f"conceptbind.exercises.{source.stem.partition('_')[2]}")
     name = re.match(r"exercises\.(check_\w+)\(", check)
     assert name, f"{check!r} is not a check of conceptbind.exercises"
-    assert hasattr(exercises, name[1])
-    assert set(exercise_cells.answers_of(solution)) & set(exercises.CHECKS)
+    assert getattr(exercises, name[1]).__module__ == exercises.__name__
+    assert set(exercise_cells.answers_of(solution)) & set(CHECKS)
 
 
 def test_every_claim_is_of_a_chapter_and_none_of_a_smoke_run():

@@ -1,11 +1,16 @@
 """The checks of the chapters name the likely mistake."""
 
+import importlib
 import math
+import pkgutil
 
 import pytest
 import torch
 
 from conceptbind import exercises
+
+for module in pkgutil.iter_modules(exercises.__path__):
+    importlib.import_module(f"{exercises.__name__}.{module.name}")
 
 
 def twin(scenes):
@@ -64,6 +69,10 @@ def own(similar, target):
     return similar.gather(1, target[:, None])[:, 0]
 
 
+def stable_share(z):
+    return z.shape[1] * (z.mean(1) - z.mean((0, 1))).square().sum() / (z - z.mean(0)).square().sum()
+
+
 RIGHT = [
     ("cut_out", cut_out),
     ("colours_through_objects", colours_through_objects),
@@ -77,6 +86,8 @@ RIGHT = [
     ("free_r_squared", lambda o, m, n: m * (o - 1) / (n - 1)),
     ("edit_vector", edit_vector),
     ("strictly_nearest", lambda s, t: own(s, t) > best_other(s, t)),
+    ("stable_share", stable_share),
+    ("missing_corner", lambda red_square, blue_circle, blue_square: red_square * blue_circle / blue_square),
 ]
 WRONG = [
     ("cut_out", lambda z, v: z - z.mean(0), "*all* scenes is taken off"),
@@ -147,6 +158,12 @@ WRONG = [
         lambda s, t: own(s.clone(), t) > s.scatter_(1, t[:, None], -math.inf).amax(1),
         "work on a copy",
     ),
+    ("stable_share", lambda z: 1 - stable_share(z), "take it from 1"),
+    ("stable_share", lambda z: stable_share(z.transpose(0, 1)), "change the first"),
+    ("stable_share", lambda z: z.mean(1).square().sum(0) / z.square().sum((0, 1)), "one number"),
+    ("missing_corner", lambda a, b, c: a + b - c, "one of products"),
+    ("missing_corner", lambda a, b, c: a * b, "divide it out"),
+    ("missing_corner", lambda a, b, c: a * c / b, "wrong side of the fraction"),
 ]
 
 

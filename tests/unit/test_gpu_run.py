@@ -18,7 +18,8 @@ def gpu_run():
 
 
 def check(report):
-    assert set(report["kernels"]) == {"scene_sums", "fit_all", "retrieve", "fit_probes"}
+    names = {"scene_sums", "fit_all", "anova", "retrieve", "fit_probes", "fit_products", "train"}
+    assert set(report["kernels"]) == names
     for name, kernel in report["kernels"].items():
         assert kernel["worst_difference"] < 1e-4, name
         assert kernel["seconds"] > 0

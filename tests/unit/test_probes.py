@@ -225,6 +225,40 @@ def test_constant_inputs_and_absent_classes_stay_finite():
         assert float(scores[:, 3 + 3 :].amax()) < float(scores[:, 3 : 3 + 3].amax())
 
 
+@pytest.mark.parametrize("solver", ["softmax", "ridge"])
+@pytest.mark.parametrize("size", [0.0, 1e-33, 1e-10])
+@pytest.mark.parametrize(("n_scenes", "dim"), [(200, 16), (40, 60)], ids=["n>p", "n<p"])
+def test_a_dead_input_does_not_drown_the_others(n_scenes, dim, size, solver):
+    """An encoder's unit that varies by nothing to speak of, among inputs of size one: the probe never reads it.
+
+    Put to vectors where that input is not exactly dead, such as predicted embeddings, it scores as a probe without it.
+    """
+    x, labels = data(n_scenes, dim, dtype=torch.float32)
+    x = (x - 3) / torch.logspace(-2, 2, dim)
+    train = masks(2, n_scenes)
+    g = torch.Generator().manual_seed(4)
+    dead = size * torch.randn(n_scenes, 1, generator=g)
+    noisy = 1e-3 * torch.randn(n_scenes, 1, generator=g)
+    options = {"l2": 1e-2, "solver": solver}
+    without = fit_probes(x, labels, N_CLASSES, train, **options).scores(x)
+    with_it = fit_probes(torch.cat([x, dead], 1), labels, N_CLASSES, train, **options)
+    assert bool((with_it.weight[:, -1] == 0).all())
+    scores = with_it.scores(torch.cat([x, noisy], 1))
+    torch.testing.assert_close(scores, without, rtol=0, atol=1e-3 * float(without.abs().max()))
+
+
+@pytest.mark.parametrize("n_scenes", [200, 12])
+def test_a_small_input_that_is_not_dead_is_read(n_scenes):
+    """A thousandth of the others, it still says all: what is small is not yet constant."""
+    _, labels = data(n_scenes, 16, n_slots=1, dtype=torch.float32)
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(n_scenes, 16, generator=g)
+    x[:, :3] = 1e-4 * torch.nn.functional.one_hot(labels[:, 0, 0], 3)
+    train = torch.ones(1, n_scenes, dtype=torch.bool)
+    scores = fit_probes(x, labels, N_CLASSES, train, l2=1e-3).scores(x)[0, :, :3]
+    assert torch.equal(scores.argmax(1), labels[:, 0, 0])
+
+
 def test_one_training_scene_is_enough_to_fit_an_intercept():
     x, labels = data(5, 4)
     train = torch.zeros(1, 5, dtype=torch.bool)

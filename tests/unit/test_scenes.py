@@ -480,6 +480,52 @@ def test_the_advice_of_the_error_works(sizes, coverage):
         object_split(space, float(advice[1]) / float(advice[2] or 1), seed=0)
 
 
+@settings(max_examples=150, deadline=None)
+@given(sizes_of_a_split, st.floats(0.001, 0.999), seeds)
+def test_splits_that_may_miss_values_show_as_many_as_their_objects_can(sizes, coverage, seed):
+    space = ConceptSpace.of_sizes(*sizes)
+    n_all = space.n_possible_objects
+    n_train = round(coverage * n_all)
+    assume(1 <= n_train < n_all)
+    split = object_split(space, coverage, seed=seed, every_value=False)
+    assert len(split.train_objects) == n_train
+    for k, n_values in enumerate(space.n_values):
+        assert len(split.train_objects[:, k].unique()) == min(n_values, n_train)
+    if n_train >= max(space.n_values):  # then it is the split that shows every value
+        assert torch.equal(split.is_train, object_split(space, coverage, seed=seed).is_train)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes_of_a_split, st.floats(0.001, 0.999), st.floats(0.001, 0.999), seeds)
+def test_a_larger_coverage_only_adds_objects(sizes, one, other, seed):
+    space = ConceptSpace.of_sizes(*sizes)
+    n_all = space.n_possible_objects
+    low, high = sorted((one, other))
+    assume(1 <= round(low * n_all) and round(high * n_all) < n_all)
+    few, many = (object_split(space, c, seed=seed, every_value=False).is_train for c in (low, high))
+    assert not bool((few & ~many).any())
+
+
+def test_fewer_objects_than_values_are_drawn_without_favour():
+    """2 of 4 x 3 objects, no value twice: each object in 2 of 12 splits."""
+    space = ConceptSpace.of_sizes(4, 3)
+    n_runs = 3000
+    counts = sum(
+        object_split(space, 2 / 12, seed=s, every_value=False).is_train.long() for s in range(n_runs)
+    )
+    assert ((counts - n_runs / 6).abs() < 4.5 * math.sqrt(n_runs * 5 / 36)).all()
+
+
+def test_a_split_without_an_object_is_refused_however_values_are_shown():
+    with pytest.raises(
+        ValueError, match=r"coverage 0\.02 of 24 objects leaves none to train on: use at least 1/24"
+    ):
+        object_split(CLEVR, 0.02, seed=0, every_value=False)
+    with pytest.raises(ValueError, match=r"use at least 0\.34, or every_value=False"):
+        object_split(CLEVR, 0.1, seed=0)
+    assert len(object_split(CLEVR, 0.1, seed=0, every_value=False).train_objects) == 2
+
+
 def test_a_split_must_fit_its_space():
     with pytest.raises(ValueError, match=r"one entry for each of the 24 possible objects; got shape \(23,\)"):
         ObjectSplit(CLEVR, torch.ones(23, dtype=torch.bool))

@@ -1,4 +1,5 @@
 import importlib
+import pkgutil
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from conceptbind.exercises import WrongAnswer, expect_close, expect_equal
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 cells = importlib.import_module("exercise_cells")
+for module in pkgutil.iter_modules(exercises.__path__):
+    importlib.import_module(f"{exercises.__name__}.{module.name}")
 
 SOLUTION = '''\
 def centre(z, *, centre=None):

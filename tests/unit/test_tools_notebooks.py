@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import nbformat
@@ -14,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 build_notebooks = importlib.import_module("build_notebooks")
+imported_files = importlib.import_module("imported_files").imported_files
 
 CHAPTER = """\
 # ---
@@ -33,6 +35,11 @@ CHAPTER = """\
 import os
 
 print(os.environ["CONCEPTBIND_WIDGETS"])
+
+
+def later():
+    import pkg.a
+
 
 # %% tags=["parameters"]
 PRESET = "laptop"
@@ -145,6 +152,8 @@ def test_another_preset_goes_elsewhere_and_leaves_book_and_results_alone(root):
     [
         ("notebooks/01_a.py", True),
         ("src/pkg/a.py", True),
+        ("src/pkg/b.py", False),
+        ("src/other/a.py", False),
         ("src/pkg/widgets/new.js", True),
         ("results/x.csv", True),
         ("results/new.csv", True),
@@ -162,6 +171,179 @@ def test_the_key_changes_with_what_determines_the_chapter(root, path, changes):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text((file.read_text() if file.exists() else "") + "# more\n")
     assert (key(root) != before) is changes
+
+
+PACKAGES = {
+    "top/__init__.py": "from top.of_init import VALUE",
+    "top/of_init.py": "VALUE = 1",
+    "top/inner/__init__.py": "",
+    "top/inner/leaf.py": "from . import sibling as s; from .. import up; from ..down.far import X",
+    "top/inner/sibling.py": "",
+    "top/inner/unused.py": "import top.of_unused",
+    "top/inner/script.js": "",
+    "top/up.py": "",
+    "top/of_unused.py": "",
+    "top/down/__init__.py": "from .reexported import *",
+    "top/down/reexported.py": "__all__ = ['thing']; thing = 1",
+    "top/down/far.py": """
+        import typing
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            from top import of_types
+        elif 1 > 0:
+            import top.of_else
+        if typing.TYPE_CHECKING:
+            from top.of_types import Y
+        try:
+            import missing
+        except ModuleNotFoundError:
+            import top.of_except
+        class X:
+            import top.of_class
+        """,
+    "top/of_types.py": "",
+    "top/of_else.py": "",
+    "top/of_except.py": "",
+    "top/of_class.py": "",
+    "top/late.py": "def f():\n    from top.lazy import deep",
+    "top/lazy/__init__.py": "",
+    "top/lazy/deep.py": "",
+    "top/lazy/pictures/index.json": "",
+    "top/lazy/pictures/__init__.py": "",
+    "top/starred/__init__.py": "__all__ = ['one', 'two']",
+    "top/starred/one.py": "",
+    "top/starred/two/__init__.py": "",
+    "top/apart/__init__.py": "",
+    "top/apart/alone.py": "",
+    "top/apart/second.py": "",
+    "top/apart/script.js": "",
+    "top/data.csv": "",
+    "named/__init__.py": "from importlib import import_module\nimport_module('other.named')",
+    "other/named.py": "__import__('single')",
+    "other/notes.txt": "",
+    "other/idle/module.py": "",
+    "other/idle/second.py": "",
+    "other/idle/data.txt": "",
+    "single.py": "",
+    "unused.py": "import top.apart.alone",
+}
+CELLS = [
+    "import top.late as t\nt.f()",
+    "def f():\n    from top.inner.leaf import s\n\nf()",
+    "from top.starred import *\nimport named, json",
+]
+NOT_NEEDED = {
+    "top/inner/unused.py",
+    "top/of_unused.py",
+    "top/of_types.py",
+    "top/apart/__init__.py",
+    "top/apart/alone.py",
+    "top/apart/second.py",
+    "top/apart/script.js",
+    "top/lazy/pictures/__init__.py",  # stands in a folder that is read
+    "other/idle/module.py",
+    "other/idle/second.py",
+    "other/idle/data.txt",
+    "unused.py",
+}
+NEW = {
+    "top/inner/new.css": True,
+    "top/starred/new.py": True,
+    "top/late/f.py": False,
+    "new/__init__.py": False,
+}
+
+
+def write_packages(src, packages):
+    for name, text in packages.items():
+        file = src / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text) + "\n")
+    return src
+
+
+def needed(cells, src):
+    return {path.relative_to(src).as_posix() for path in imported_files(cells, src)}
+
+
+def test_the_modules_a_chapter_needs_are_those_that_python_loads(tmp_path):
+    src = write_packages(tmp_path / "src", PACKAGES)
+    loaded = "import sys\nfor m in [*sys.modules.values()]: print(getattr(m, '__file__', None) or '')"
+    command = [sys.executable, "-c", "\n".join([*CELLS, loaded])]
+    environment = {**os.environ, "PYTHONPATH": str(src)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    files = {Path(line) for line in done.stdout.splitlines()}
+    names = {p.relative_to(src).as_posix() for p in files if p.is_relative_to(src)}
+    assert names == {name for name in needed(CELLS, src) if name.endswith(".py")}
+    assert needed(CELLS, src) == set(PACKAGES) - NOT_NEEDED
+
+
+@pytest.mark.parametrize("name", [*PACKAGES, *NEW])
+def test_a_chapter_is_out_of_date_if_a_file_it_needs_changes_comes_or_goes(tmp_path, name):
+    src = write_packages(tmp_path / "src", PACKAGES)
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks/01_a.py").write_text("\n\n".join(f"# %%\n{cell}" for cell in CELLS))
+    before = key(tmp_path)
+    write_packages(src, {name: PACKAGES.get(name, "") + "\n"})
+    stale = NEW.get(name, name not in NOT_NEEDED)
+    assert (key(tmp_path) != before) is stale
+    (src / name).unlink()
+    assert (key(tmp_path) != before) is (stale and name in PACKAGES)
+
+
+SMALL = {
+    "a/__init__.py": "",
+    "a/b.py": "",
+    "a/base.py": "",
+    "a/x.js": "",
+    "a/computes.py": "import importlib\ndef f(name):\n    return importlib.import_module(f'a.{name}')",
+    "c.py": "",
+    "d/renames.py": "from importlib import import_module as load",
+    "d/e.py": "import c",
+    "d/f/__init__.py": "",
+    "d/f/y.json": "{}",
+    "g/broken.py": "import (",
+    "g/h.py": "",
+    "h/i/computes.py": "__import__(' '.strip() or 'c')",
+    "h/j/k.py": "",
+    "p/data.txt": "",
+    "p/unused.py": "",
+    "p/q/m.py": "",
+    "computes.py": "def f(name):\n    __import__(name)",
+}
+ALL = set(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("cells", "files"),
+    [
+        (["import torch, json.decoder", "'import c'  # import c"], set()),
+        (["import a"], {"a/__init__.py", "a/x.js"}),
+        (["import a.b"], {"a/__init__.py", "a/b.py", "a/x.js"}),
+        (["from a import b"], {"a/__init__.py", "a/b.py", "a/x.js"}),
+        (["import p.q.m"], {"p/data.txt", "p/q/m.py"}),
+        (["from a import Base"], {"a/__init__.py", "a/x.js"}),
+        (["x = 1", "if x:\n    import c"], {"c.py"}),
+        (["import importlib\nimportlib.import_module('a.b')"], {"a/__init__.py", "a/b.py", "a/x.js"}),
+        # A module that imports by a computed name, or does not parse, needs its whole package.
+        (["import a.computes"], {"a/__init__.py", "a/b.py", "a/base.py", "a/computes.py", "a/x.js"}),
+        (["import d.renames"], {"c.py", "d/renames.py", "d/e.py", "d/f/__init__.py", "d/f/y.json"}),
+        (["import g.broken"], {"g/broken.py", "g/h.py"}),
+        (["import h.i.computes"], {"h/i/computes.py", "h/j/k.py"}),
+        (["import computes"], ALL),
+        # So does a chapter, which is in none.
+        (["import c", "%matplotlib inline"], ALL),
+        (["!python -m a"], ALL),
+        (["import a.b as"], ALL),
+        (["import importlib", "m = importlib.import_module(name)"], ALL),
+        (["m = __import__('a', fromlist=['b'])"], ALL),
+        (["from importlib import import_module as load", "load('a.b')"], ALL),
+        (["import importlib", "load = importlib.import_module"], ALL),
+        (["import runpy", "runpy.run_module('a.b')"], ALL),
+    ],
+)
+def test_what_an_import_needs(tmp_path, cells, files):
+    assert needed(cells, write_packages(tmp_path, SMALL)) == files
 
 
 def test_the_key_is_the_same_in_another_place_and_with_other_line_ends(root, tmp_path_factory):

@@ -245,8 +245,11 @@ def _principal_axes(
         variance = (
             sum(((b.double() - mean).square().sum(0) for b in rows.split(2**14)), torch.zeros_like(mean)) / n
         )
-        # An input that varies by rounding only is constant.
-        constant = variance <= (torch.finfo(x.dtype).eps * mean.abs()).square()
+        # An input that varies by no more than rounding is constant. Its own mean sets that scale, and so does the size
+        # of all inputs: an encoder's dead unit may vary by 1e-33, and standardised it would drown every other input
+        # as soon as the probe is put to a vector that is not exactly dead there.
+        size = torch.maximum(mean.square(), (mean.square() + variance).mean())
+        constant = variance <= torch.finfo(x.dtype).eps ** 2 * size
         inverse = torch.where(constant, 0.0, variance.clamp(min=torch.finfo(torch.float64).tiny).rsqrt())
         if n > x.shape[1]:
             gram = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64, device=x.device)

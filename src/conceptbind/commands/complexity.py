@@ -1,0 +1,122 @@
+"""``conceptbind complexity``: how complex is the binding function of an encoder?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conceptbind.analysis.complexity import Subject
+
+DATA = ("captions", "2-D", "3-D")
+PLANTED = ("additive", "product", "memorised")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    what = parser.add_argument_group("what to measure, one of")
+    one = what.add_mutually_exclusive_group(required=True)
+    one.add_argument("--encoder", metavar="SPEC", help="an encoder by name; it embeds --data")
+    one.add_argument(
+        "--embeddings",
+        metavar="FILE",
+        type=Path,
+        help="embeddings: what EmbeddingSet.save wrote, or with --labels",
+    )
+    one.add_argument("--planted", choices=PLANTED, help="embeddings with known binding")
+    parser.add_argument(
+        "--data",
+        choices=DATA,
+        help="scenes for --encoder, of 24 objects (default: captions)",
+    )
+    parser.add_argument(
+        "--values",
+        type=int,
+        metavar="V",
+        help="V values for each of two concepts, 2 to 20: of captions or planted scenes; 24 objects without it",
+    )
+    parser.add_argument("--labels", metavar="FILE", type=Path, help="label file of --embeddings, .csv")
+    parser.add_argument("--preset", choices=("smoke", "laptop", "paper"), default="laptop")
+    parser.add_argument("--seed", type=int, default=0, help="of an untrained encoder, or of planted scenes")
+    parser.add_argument(
+        "--store", metavar="FILE", type=Path, default=Path("complexity.sqlite"), help="result store to fill"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def stored_in(args: argparse.Namespace) -> Path:
+    """Say where finished fits are kept."""
+    return args.store
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the sweep that is missing from the store, and say what there is."""
+    from conceptbind.analysis.complexity import complexity_jobs, sweep_of
+    from conceptbind.store import ResultStore
+    from conceptbind.sweeps import run_jobs
+
+    subject = _subject(args)
+    jobs = complexity_jobs(subject, sweep_of(args.preset))
+    with ResultStore(args.store) as store:
+        ran = run_jobs(store, jobs, progress=not args.quiet)
+    print(f"{subject.name}: {ran.done} fits computed, {ran.skipped} were there; they are in {args.store}")
+    return 0
+
+
+def _subject(args: argparse.Namespace) -> Subject:
+    from conceptbind import embeddings, encoders, files, spaces
+    from conceptbind.analysis.complexity import Subject
+    from conceptbind.datasets.rendered import load_rendered
+    from conceptbind.planted import planted_encoders
+    from conceptbind.render import FlatRenderer
+    from conceptbind.scenes import ConceptSpace, factorial_scenes
+
+    if args.labels is not None and args.embeddings is None:
+        raise ValueError("--labels belongs to --embeddings: give the file of embeddings, too")
+    if args.data is not None and args.encoder is None:
+        raise ValueError(
+            "--data belongs to --encoder: a file, and planted embeddings, bring scenes of their own"
+        )
+    if args.values is not None:
+        if args.embeddings is not None:
+            raise ValueError("--values belongs to --encoder and --planted: the values of a file are its own")
+        if not 2 <= args.values <= 20:
+            raise ValueError(f"scenes have 2 to 20 values a concept; got --values {args.values}")
+    if args.embeddings is not None:
+        if args.labels is not None:
+            return Subject(args.embeddings.stem, files.from_file(args.embeddings, args.labels))
+        return Subject(args.embeddings.stem, embeddings.EmbeddingSet.load(args.embeddings))
+    if args.planted is not None:
+        n = args.values
+        space = spaces.CLEVR_2D if n is None else ConceptSpace.of_sizes(n, n)
+        scenes = factorial_scenes(space, 2)
+        planted = planted_encoders(space, args.planted, dim=512, seed=args.seed, noise=0.5)
+        name = f"planted {args.planted}, {space.n_possible_objects} objects{_other(args.seed)}"
+        return Subject(name, embeddings.EmbeddingSet(planted.scenes(scenes), scenes, space))
+    encoder = encoders.load(args.encoder, seed=args.seed)
+    scenes_of = args.data or DATA[0]
+    if scenes_of == "captions":
+        space = spaces.CLEVR_2D
+        if args.values is not None:
+            attributes, nouns = (v[: args.values] for v in spaces.CAPTIONS_20.values)
+            space = spaces.CAPTIONS_20.subset(attribute=attributes, noun=nouns)
+        data = embeddings.encode_captions(encoder, space, factorial_scenes(space, 2))
+    elif args.values is not None:
+        raise ValueError(
+            f"pictures show 24 objects: leave out --values, or use --data captions; got {args.values}"
+        )
+    elif scenes_of == "2-D":
+        space = spaces.CLEVR_2D
+        data = embeddings.encode_pictures(encoder, space, factorial_scenes(space, 2), FlatRenderer(space))
+    else:
+        pictures = load_rendered("clevr_3d")
+        data = embeddings.encode_pictures(encoder, pictures.space, pictures.scenes, pictures)
+    n_objects = data.space.n_possible_objects
+    # The seed matters to untrained encoders only.
+    seed = _other(args.seed) if args.encoder.startswith("random:") else ""
+    return Subject(f"{scenes_of}, {n_objects} objects, {args.encoder}{seed}", data)
+
+
+def _other(seed: int) -> str:
+    return f", seed {seed}" if seed else ""

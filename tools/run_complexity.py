@@ -1,0 +1,92 @@
+"""Fit the approximators of chapter 6 and write results/complexity.json and results/verdicts.json.
+
+    python tools/run_complexity.py sweep        # continues where it stopped; fits are kept in build/complexity.sqlite
+    python tools/run_complexity.py verdicts     # one row as soon as it is there
+
+The sweep is `conceptbind complexity` on 24 objects, one encoder after another; the verdicts need more objects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from conceptbind.analysis.complexity import Subject
+from conceptbind.analysis.complexity_table import compact
+from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, verdict
+from conceptbind.cli import main as conceptbind
+from conceptbind.embeddings import EmbeddingSet
+from conceptbind.planted import KINDS, planted_encoders
+from conceptbind.results import read_table, write_table
+from conceptbind.scenes import ConceptSpace, factorial_scenes
+from conceptbind.store import ResultStore
+from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
+
+TEXTS = ("sentence:all-MiniLM-L6-v2", "random:all-MiniLM-L6-v2", "random:ViT-B-32")
+PICTURES = ("efficientnet-lite0", "random:efficientnet-lite0")
+SWEEPS = (
+    ("--planted", "product"),
+    ("--encoder", "sentence:all-MiniLM-L6-v2"),
+    ("--encoder", "efficientnet-lite0", "--data", "2-D"),
+    ("--planted", "memorised"),
+    ("--planted", "additive"),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; give the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", choices=("sweep", "verdicts"))
+    parser.add_argument("--store", type=Path, default=Path("build/complexity.sqlite"))
+    args = parser.parse_args(argv)
+    if args.what == "verdicts":
+        return verdicts()
+    for options in SWEEPS:
+        if status := conceptbind(["complexity", *options, "--store", str(args.store), "--quiet"]):
+            return status
+        with ResultStore(args.store) as store:
+            write_table("complexity", compact(store.rows("complexity")), settings={"preset": "laptop"})
+    return 0
+
+
+def verdicts() -> int:
+    """Judge every encoder, and planted embeddings of 64 objects; rows that are there are kept."""
+    settings = {"coverage": COVERAGE, "seeds": N_SEEDS, "controls": N_CONTROLS}
+    try:
+        table = read_table("verdicts")
+        rows = table["rows"] if table["settings"] == settings else []
+    except FileNotFoundError:
+        rows = []
+    for title, make in _subjects().items():
+        if any(r["subject"] == title for r in rows):
+            continue
+        start = time.perf_counter()
+        found = verdict(Subject(title, make()))
+        rows.append({"subject": title, **found.as_dict(), "seconds": round(time.perf_counter() - start)})
+        write_table("verdicts", rows, settings=settings)
+        print(f"{title}: {found.verdict}: {found.why}", flush=True)
+    return 0
+
+
+def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:
+    studies, _ = geometry_studies(
+        "laptop", data=[FLAT, SOLID, CAPTIONS], text_encoders=TEXTS, picture_encoders=PICTURES
+    )
+    found: dict[str, Callable[[], EmbeddingSet]] = {}
+    for study in studies:
+        n_objects = study.embedded.space.n_possible_objects
+        found[f"{study.title}, {n_objects} objects"] = lambda e=study.embedded: e
+    space = ConceptSpace.of_sizes(8, 8)
+    scenes = factorial_scenes(space, 2)
+    for kind in KINDS:
+        found[f"planted {kind}, 64 objects"] = lambda kind=kind: EmbeddingSet(
+            planted_encoders(space, kind, dim=512, seed=0, noise=0.5).scenes(scenes), scenes, space
+        )
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
