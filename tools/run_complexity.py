@@ -2,6 +2,7 @@
 
     python tools/run_complexity.py sweep        # continues where it stopped; fits are kept in build/complexity.sqlite
     python tools/run_complexity.py verdicts     # one row as soon as it is there
+    python tools/run_complexity.py codes        # results/description_length.json, in the same way
 
 The sweep is `conceptbind complexity` on 24 objects, one encoder after another; the verdicts need more objects.
 """
@@ -12,11 +13,16 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from conceptbind.analysis.complexity import Subject
 from conceptbind.analysis.complexity_table import compact
+from conceptbind.analysis.description_length import description_length
 from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, verdict
+from conceptbind.approximators.closed_form import Additive, ObjectTable
+from conceptbind.approximators.products import ObjectProduct
 from conceptbind.cli import main as conceptbind
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.planted import KINDS, planted_encoders
@@ -27,6 +33,9 @@ from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
 
 TEXTS = ("sentence:all-MiniLM-L6-v2", "random:all-MiniLM-L6-v2", "random:ViT-B-32")
 PICTURES = ("efficientnet-lite0", "random:efficientnet-lite0")
+CODES = (Additive(), ObjectTable(), ObjectProduct(), ObjectProduct(head="none"))
+SEEDS = (0, 1, 2)
+PER_BLOCK = 1024
 SWEEPS = (
     ("--planted", "product"),
     ("--encoder", "sentence:all-MiniLM-L6-v2"),
@@ -39,11 +48,13 @@ SWEEPS = (
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; give the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("sweep", "verdicts"))
+    parser.add_argument("what", choices=("sweep", "verdicts", "codes"))
     parser.add_argument("--store", type=Path, default=Path("build/complexity.sqlite"))
     args = parser.parse_args(argv)
     if args.what == "verdicts":
         return verdicts()
+    if args.what == "codes":
+        return codes()
     for options in SWEEPS:
         if status := conceptbind(["complexity", *options, "--store", str(args.store), "--quiet"]):
             return status
@@ -52,14 +63,42 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def codes() -> int:
+    """Measure description lengths; rows that are there are kept."""
+    settings = {"seeds": list(SEEDS), "codes": [a.settings for a in CODES], "scenes_per_block": PER_BLOCK}
+    rows = _known("description_length", settings)
+    for title, make in _subjects().items():
+        if "random" in title or "3-D" in title or any(r["subject"] == title for r in rows):
+            continue
+        found = description_length(make(), CODES, seeds=SEEDS, max_scenes_per_block=PER_BLOCK)
+        row: dict[str, Any] = {
+            "subject": title,
+            "axes": found.n_axes,
+            "resolution_share": found.resolution_share,
+            "coverages": list(found.coverages),
+            "blocks": {
+                a.name: [
+                    [r.bits for r in found.rows if (r.approximator, r.coverage) == (a.name, c)]
+                    for c in found.coverages
+                ]
+                for a in CODES
+            },
+        }
+        for scenes in ("all", "mixed", "new"):
+            row[scenes] = {a.name: asdict(found.total(a.name, scenes=scenes)) for a in CODES}
+            row[f"{scenes}_saved"] = {
+                a.name: asdict(found.saving(a.name, CODES[0].name, scenes=scenes)) for a in CODES[1:]
+            }
+        rows.append(row)
+        write_table("description_length", rows, settings=settings)
+        print(title, {name: round(bits["mean"], 1) for name, bits in row["all"].items()}, flush=True)
+    return 0
+
+
 def verdicts() -> int:
     """Judge every encoder, and planted embeddings of 64 objects; rows that are there are kept."""
     settings = {"coverage": COVERAGE, "seeds": N_SEEDS, "controls": N_CONTROLS}
-    try:
-        table = read_table("verdicts")
-        rows = table["rows"] if table["settings"] == settings else []
-    except FileNotFoundError:
-        rows = []
+    rows = _known("verdicts", settings)
     for title, make in _subjects().items():
         if any(r["subject"] == title for r in rows):
             continue
@@ -69,6 +108,14 @@ def verdicts() -> int:
         write_table("verdicts", rows, settings=settings)
         print(f"{title}: {found.verdict}: {found.why}", flush=True)
     return 0
+
+
+def _known(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    try:
+        table = read_table(name)
+    except FileNotFoundError:
+        return []
+    return table["rows"] if table["settings"] == settings else []
 
 
 def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:

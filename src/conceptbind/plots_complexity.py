@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -150,4 +151,28 @@ def verdict_chart(rows: Mapping[str, Mapping[str, Any]], *, title: str = "") -> 
     fig.legend(loc="outside upper left", ncols=2)
     if title:
         ax.set_title(title, loc="left", size=11)
+    return _closed(fig)
+
+
+def code_lengths(
+    x: Sequence[float], lines: Mapping[str, Sequence[Sequence[float]]], *, title: str = ""
+) -> Figure:
+    """Draw bits a scene as objects arrive: for each code and coverage the mean of the seeds, and their range.
+
+    ``lines[label]``: for each ``x`` the bits of every seed. The axis is logarithmic and starts at one bit; less is
+    drawn there.
+    """
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.6), layout="constrained")
+    looks = zip((CONCEPT, OBJECT, GREEN, ORANGE), "osD^", strict=True)
+    for (label, by_x), (colour, marker) in zip(lines.items(), looks, strict=False):
+        seeds = [[max(1.0, bits) for bits in of_x] for of_x in by_x]
+        ax.plot(x, [fmean(s) for s in seeds], color=colour, marker=marker, ms=5, label=label)
+        ax.fill_between(x, [min(s) for s in seeds], [max(s) for s in seeds], color=colour, alpha=0.15, lw=0)
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.9)
+    ax.set_xlabel("coverage when the next objects arrive")
+    ax.set_ylabel("bits a scene")
+    if title:
+        ax.set_title(title, loc="left", size=11)
+    fig.legend(loc="outside lower center", ncols=2)
     return _closed(fig)

@@ -16,7 +16,7 @@ from conceptbind.approximators.networks import CHECKS, Network
 from conceptbind.approximators.products import ObjectProduct, _Parts
 from conceptbind.approximators.slot_tables import table_error
 from conceptbind.embeddings import EmbeddingSet
-from conceptbind.kernels.networks import Architecture, apply, initialise, one_hot
+from conceptbind.kernels.networks import READOUTS, Architecture, apply, initialise, one_hot
 from conceptbind.kernels.scene_sums import scene_sums
 from conceptbind.kernels.training import Schedule, train
 from conceptbind.planted import planted_encoders
@@ -532,7 +532,10 @@ def test_a_network_stops_where_the_validation_error_is_least(dim, rate):
         def predict(w, x):
             return apply(architecture, w, x, SPACE.n_values)
 
-        train(predict, start, codes[mask][None], aims[None], schedule, seeds=[3], watch=watch, watch_every=3)
+        watched = {"watch": watch, "watch_every": 3}
+        train(
+            predict, start, codes[mask][None], aims[None], schedule, seeds=[3], readouts=READOUTS, **watched
+        )
         return guesses
 
     errors = {

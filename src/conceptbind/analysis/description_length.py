@@ -1,7 +1,7 @@
 """How many bits a scene's embedding costs somebody who knows its concepts, while the objects arrive.
 
 A code that knows a rule pays little for an object it has never met; a table of memorised objects pays for every new
-object once, and then not again; a sum of concepts pays for what they have in common in every scene. The *prequential*
+object once, and then not again; a sum of concepts pays for their interactions in every scene. The *prequential*
 (online) code length sums this up in one number (Dawid 1984, Journal of the Royal Statistical Society A 147, 278-292;
 Rissanen 1984, IEEE Transactions on Information Theory 30, 629-636; Blier and Ollivier 2018, NeurIPS, as a measure of
 what models learn). Nobody counts parameters: whoever needs many scenes to find theirs predicts badly for a long time.
@@ -149,9 +149,10 @@ class DescriptionLength:
     resolution_share: float
     """sum_j tau_j² over the total variance."""
 
-    def total(self, approximator: str, *, scenes: CodedScenes = "all") -> Bits:
+    def total(self, approximator: str, *, scenes: str = "all") -> Bits:
         """Give the bits a scene of all blocks: for each seed, all bits over all scenes, so large blocks count more.
 
+        ``scenes``: one of ``CodedScenes``, all, or those of new and known objects, or those of new objects only.
         ``low`` and ``high`` are the smallest and largest of the seeds: the spread over orders of arrival, not an
         interval of confidence. NaN without such scenes. Raises KeyError for an unknown name, and ValueError for unknown
         ``scenes``.
@@ -159,7 +160,7 @@ class DescriptionLength:
         found = self._by_seed(approximator, scenes)
         return Bits(math.fsum(found) / len(found), min(found), max(found), found)
 
-    def saving(self, a: str, b: str, *, scenes: CodedScenes = "all") -> Bits:
+    def saving(self, a: str, b: str, *, scenes: str = "all") -> Bits:
         """Give how many bits a scene code ``a`` is shorter than code ``b``; negative where it is longer.
 
         Both code the same blocks, so the difference is taken within every seed. ``low`` and ``high`` bound the mean

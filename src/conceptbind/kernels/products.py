@@ -29,6 +29,9 @@ SETTLED = 1e-4
 alone leaves: if each gains q times what the one before it gained, gain q + gain q² + ... = gain q / (1 - q). A small
 gain alone means little: on their way these fits cross long plateaus."""
 
+ROUNDING = 10
+"""Machine epsilons that a difference of sums may be off by, in units of the sums."""
+
 ROW_BLOCK = 2**25
 """Floats in the largest temporary array."""
 
@@ -229,10 +232,13 @@ def _solve_values(
     # With a ridge on u, it takes sum(left - product) / n: what remains of both is orthogonal to it.
     left_mean, others_mean = members @ left / n, members @ others / n
     if head is None:
-        square = members @ others.square() - n * others_mean.square()
+        raw = members @ others.square()
+        square = (raw - n * others_mean.square()).clamp(min=0)
         cross = members @ (others * left) - n * others_mean * left_mean
+        # Where each value has one row, square and cross are rounding: the second term keeps their quotient small.
         shrink = ridge[:, None, None] * square.mean(1, keepdim=True)
-        values = cross / (square.clamp(min=0) + shrink + tiny**0.5)
+        shrink = shrink + ROUNDING * torch.finfo(left.dtype).eps * raw.mean(1, keepdim=True)
+        values = cross / (square + shrink + tiny**0.5)
         return left_mean - others_mean * values, values
     rank = head.shape[1]
     gram = head @ head.transpose(1, 2)
@@ -244,10 +250,11 @@ def _solve_values(
         columns = others[:, :, low : low + block]
         pairs = (others.unsqueeze(3) * columns.unsqueeze(2)).flatten(2)
         outer[..., low : low + block] = (members @ pairs).unflatten(2, (rank, -1))
+    raw = (outer.diagonal(dim1=-2, dim2=-1) * gram.diagonal(dim1=-2, dim2=-1).unsqueeze(1)).flatten(1).mean(1)
     outer -= n.unsqueeze(3) * others_mean.unsqueeze(3) * others_mean.unsqueeze(2)
     normal = outer * gram.unsqueeze(1)
     # One scale for all values of a fit: a value with a single row must not escape the ridge.
-    values = _ridge(normal, cross.unsqueeze(3), ridge).squeeze(3)
+    values = _ridge(normal, cross.unsqueeze(3), ridge, at_least=raw).squeeze(3)
     return left_mean - (others_mean * values) @ head, values
 
 
@@ -255,11 +262,15 @@ def _ridge(
     normal: Float[Tensor, "fit *value rank rank"],
     right: Float[Tensor, "fit *value rank column"],
     ridge: Float[Tensor, "fit"],
+    *,
+    at_least: Float[Tensor, "fit"] | None = None,
 ) -> Float[Tensor, "fit *value rank column"]:
+    """Solve (normal + ridge * its mean diagonal) x = right. ``at_least``: the size that rounding is measured by."""
     diagonal = normal.diagonal(dim1=-2, dim2=-1)
     level = diagonal.flatten(1).mean(1)
-    eps = torch.finfo(normal.dtype).eps
-    penalty = (ridge + 10 * eps * normal.shape[-1]) * level + torch.finfo(normal.dtype).tiny ** 0.5
+    size = level if at_least is None else torch.maximum(level, at_least)
+    rounding = ROUNDING * torch.finfo(normal.dtype).eps * normal.shape[-1]
+    penalty = ridge * level + rounding * size + torch.finfo(normal.dtype).tiny ** 0.5
     shape = (-1,) + (1,) * (normal.ndim - 1)
     eye = torch.eye(normal.shape[-1], dtype=normal.dtype, device=normal.device)
     factor, _ = torch.linalg.cholesky_ex(normal + penalty.view(shape) * eye)
