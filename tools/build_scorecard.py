@@ -28,7 +28,7 @@ the figure that shows it.
 - **✓ holds**: our number is at most 0.1 below the paper's. Other bounds, all fixed before the first run: toys
   within 0.05 of what the definition demands; what a cut should destroy, at most 0.1; what it should keep, at most
   0.1 below the same encoder before the cut; an untrained baseline within 0.1 of the paper's; harder scenes, for
-  which the paper gives no number, at least what the row says.
+  which the paper gives no number, at least what the row says; where the paper itself states a bound (F6), that bound.
 - **✗ does not hold**: it is not. Such rows stay: a replication that lists only successes is worth little.
 - **– not run here**: we have no number of our own, mostly because the weights could not be fetched where the
   book was built. The paper's number stands alone then and is never shown as ours.

@@ -159,8 +159,8 @@ def code_lengths(
 ) -> Figure:
     """Draw bits a scene as objects arrive: for each code and coverage the mean of the seeds, and their range.
 
-    ``lines[label]``: for each ``x`` the bits of every seed. The axis is logarithmic and starts at one bit; less is
-    drawn there.
+    ``lines[label]``: for each ``x`` the bits of every seed. The axis is logarithmic; less than one bit is drawn as
+    one.
     """
     fig, ax = plt.subplots(figsize=(WIDTH, 3.6), layout="constrained")
     looks = zip((CONCEPT, OBJECT, GREEN, ORANGE), "osD^", strict=True)
@@ -169,7 +169,6 @@ def code_lengths(
         ax.plot(x, [fmean(s) for s in seeds], color=colour, marker=marker, ms=5, label=label)
         ax.fill_between(x, [min(s) for s in seeds], [max(s) for s in seeds], color=colour, alpha=0.15, lw=0)
     ax.set_yscale("log")
-    ax.set_ylim(bottom=0.9)
     ax.set_xlabel("coverage when the next objects arrive")
     ax.set_ylabel("bits a scene")
     if title:
