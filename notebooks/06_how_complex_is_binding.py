@@ -71,6 +71,7 @@ from conceptbind.results import read_table, write_table
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
 from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
+from conceptbind.subjects import encoder_subject, planted_subject
 from conceptbind.sweeps import run_jobs
 
 # %% [markdown]
@@ -121,9 +122,14 @@ for name, kind in KINDS.items():
     planted[f"planted {name}"] = EmbeddingSet(toy.scenes(scenes), scenes, space)
 
 if RERUN:
+    swept = [
+        encoder_subject("sentence:all-MiniLM-L6-v2"),
+        encoder_subject("efficientnet-lite0", data="2-D"),
+        planted_subject("product"),
+    ]
     with ResultStore("complexity.sqlite") as store:
-        for study in studies:
-            run_jobs(store, complexity_jobs(Subject(study.title, study.embedded), sweep_of(PRESET)))
+        for subject in swept:
+            run_jobs(store, complexity_jobs(subject, sweep_of(PRESET)))
         write_table("complexity", compact(store.rows("complexity")), settings={"preset": PRESET})
 sweep = ComplexityTable(read_table("complexity")["rows"])
 
@@ -238,15 +244,17 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # The table answers the question that we were most curious about: *does "at most 20 % of held-out objects" survive a
-# well-optimised fit?* **Yes.** These fits have a training R² above .9, and a held-out object is recognised in none, or next
-# to none, of the scenes. One detail of the paper does not carry over: our random forests lose the concepts, too.
+# well-optimised fit?* **Yes.** The networks and trees of this table have a training R² of about .9 or above, and read held-out objects in none of
+# the scenes; the most that any network of the sweep reaches, in the mean of three splits, is .08. One detail of the paper does
+# not carry over: our random forests lose the concepts, too.
 #
 # ## Was it the optimiser?
 #
 # The question is not idle. The code that was released with the paper trains its approximators at a constant rate of
 # 0.01, on targets that are not standardised, because its learning-rate schedule is built but never used. This is what *that*
 # protocol, written again by us, reports on the same data (4,000 steps, the number of the epoch that is best on the test scenes, as
-# it does), next to our fits of the same size:
+# it does), next to our fits of the same kind and width. (The page we
+# work from does not say how many layers its MLP has: here it has two hidden ones, and ours has one.)
 #
 # (tab-released)=
 # **Table.** The released protocol and ours, coverage 0.8. R² on training scenes at the last step; the best at any step; objects
@@ -298,7 +306,8 @@ Markdown("\n".join(lines))
 # We want a test that says *memorised* only if it would have said *simple* of a simple function. So for each encoder we make
 # **controls**: the encoder's own embeddings, in which only the interactions within objects are exchanged, for a product of
 # rank 4, of the same size and with the same covariance. All else stays: the concept parts, what lies between objects, the noise,
-# the number of scenes. Then the same approximators run on the encoder and on its controls. What counts is the share of
+# the number of scenes. Two approximators, the products, run on both; on the encoder an MLP of width 256 runs, too. (What it could
+# find in a control, the products find.) What counts is the share of
 # held-out objects that is **recovered**,
 #
 # $$ \frac{a - b}{c - b}, $$
@@ -314,7 +323,10 @@ Markdown("\n".join(lines))
 # | **undetermined** | everything else, above all: the controls are not recovered either |
 #
 # Objects are read in the scenes that a bag confuses: in *red circle, red square* the values alone say which objects are
-# there. All thresholds were fixed before an encoder was judged; coverage 0.8, six splits, three controls.
+# there. Coverage 0.8, six splits, three controls. The thresholds were fixed before an encoder was judged. Two other rules were mended
+# after first runs, and all verdicts made again: at first objects were read in *all* scenes (a planted bag of 24 objects came
+# out at one half), and among approximators that recover equally little, one that had not converged could be taken (MiniLM was
+# *undetermined* because of it).
 #
 # (fig-verdict)=
 # **Figure.** The verdict on each embedding. Dotted and dashed: the thresholds 0.2 and 0.5.
@@ -343,7 +355,7 @@ Markdown("\n".join(lines))
 # under growing noise, and ask for the verdict on each.
 #
 # (tab-power)=
-# **Table.** Verdicts that are right / undetermined / wrong, over dimensions and seeds. Noise: its standard deviation, in units
+# **Table.** Verdicts that are right / undetermined / wrong; 64 dimensions, one seed. Noise: its standard deviation, in units
 # of the spread of a coordinate without noise.
 
 # %% tags=["hide-input"]
@@ -365,7 +377,8 @@ for kind, values in sorted({(r["planted"], tuple(r["space"])) for r in calibrati
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# No verdict is wrong, and the smaller the space, the more often it is *undetermined*. The same call judges any embeddings:
+# No verdict is wrong. *Undetermined* are most of those under the largest noise, some of products and memorised objects where
+# the noise is as large as the signal, and the products of 24 objects under any noise tried. The same call judges any embeddings:
 
 # %%
 small = ConceptSpace.of_sizes(6, 6)
@@ -418,7 +431,7 @@ widgets.explore(
 # %% [markdown]
 # Two encoders could hardly differ more. In MiniLM's captions nearly everything is main effects; of the little rest most lies
 # *across* objects (which two nouns are named together), and 1 % of the variance binds. In EfficientNet's pictures a fifth of
-# the variance binds. Size is not readability, though: both let a probe read all objects.
+# the variance binds. Size is not readability, though: in both a probe reads nearly all objects.
 #
 # The planted bag shows what noise looks like here: most of it counts as *higher*, because it is different in each scene.
 #
@@ -497,7 +510,7 @@ Markdown("\n".join(lines))
 #   confidence, and that is expensive. Over the whole message the table wins even here. **With 64 objects, most of the
 #   message has been sent before the rule can be known.** The total alone is no verdict.
 # - **MiniLM**: the table is the shortest throughout. For each scene it saves bits on the objects that it has met, and a product saves
-#   hardly any. That agrees with the verdict. The product *by coordinate* does worst: the coordinates of this encoder are no products.
+#   a quarter as much. That agrees with the verdict. The product *by coordinate* does worst: the coordinates of this encoder are no products.
 #
 # A table of objects may also win for a dull reason: its ridge holds concept vectors back, which helps where objects are few, as they
 # are in the 24 of the pictures.
@@ -505,8 +518,8 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # ## What this shows, and what it does not
 #
-# - **Shown**: no approximator of the paper's kinds finds held-out objects in MiniLM's captions or EfficientNet's pictures,
-#   though all fit their training scenes well. Finding F6 holds, with an optimiser that works.
+# - **Shown**: no approximator of the paper's kinds finds more than a few held-out objects in MiniLM's captions or EfficientNet's
+#   pictures, though the large ones fit their training scenes well. Finding F6 holds, with an optimiser that works.
 # - **Shown**: with 24 objects that says nothing about the encoder. The same holds for an embedding that *is* a product.
 # - **Shown**: with 64 objects the question can be asked, and MiniLM's binding is a table to functions of this size.
 # - **Not shown**: that no simple function exists. A verdict speaks of products with few factors, and of our approximators. A rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository."""
@@ -14,3 +15,14 @@ def write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8", newline="\n")
     os.replace(temporary, path)
+
+
+def known_rows(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read the rows of a table of results that was made with the same settings; none where there is no such table."""
+    from conceptbind.results import read_table
+
+    try:
+        table = read_table(name)
+    except FileNotFoundError:
+        return []
+    return table["rows"] if table["settings"] == settings else []

@@ -17,6 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from common import known_rows
+
 from conceptbind.analysis.complexity import Subject
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.description_length import description_length
@@ -26,7 +28,7 @@ from conceptbind.approximators.products import ObjectProduct
 from conceptbind.cli import main as conceptbind
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.planted import KINDS, planted_encoders
-from conceptbind.results import read_table, write_table
+from conceptbind.results import write_table
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
 from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
@@ -66,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 def codes() -> int:
     """Measure description lengths; rows that are there are kept."""
     settings = {"seeds": list(SEEDS), "codes": [a.settings for a in CODES], "scenes_per_block": PER_BLOCK}
-    rows = _known("description_length", settings)
+    rows = known_rows("description_length", settings)
     for title, make in _subjects().items():
         if "random" in title or "3-D" in title or any(r["subject"] == title for r in rows):
             continue
@@ -98,7 +100,7 @@ def codes() -> int:
 def verdicts() -> int:
     """Judge every encoder, and planted embeddings of 64 objects; rows that are there are kept."""
     settings = {"coverage": COVERAGE, "seeds": N_SEEDS, "controls": N_CONTROLS}
-    rows = _known("verdicts", settings)
+    rows = known_rows("verdicts", settings)
     for title, make in _subjects().items():
         if any(r["subject"] == title for r in rows):
             continue
@@ -108,14 +110,6 @@ def verdicts() -> int:
         write_table("verdicts", rows, settings=settings)
         print(f"{title}: {found.verdict}: {found.why}", flush=True)
     return 0
-
-
-def _known(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    try:
-        table = read_table(name)
-    except FileNotFoundError:
-        return []
-    return table["rows"] if table["settings"] == settings else []
 
 
 def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:

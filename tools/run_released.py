@@ -15,13 +15,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from common import known_rows
+
 from conceptbind.analysis.fixed_probes import fit_fixed_probes
 from conceptbind.approximators import released
 from conceptbind.embeddings import EmbeddingSet, encode_captions, encode_pictures
 from conceptbind.encoders import load
 from conceptbind.planted import planted_encoders
 from conceptbind.render import FlatRenderer
-from conceptbind.results import read_table, write_table
+from conceptbind.results import write_table
 from conceptbind.scenes import factorial_scenes, object_split
 from conceptbind.spaces import CLEVR_2D
 
@@ -56,15 +58,6 @@ DATA: dict[str, Callable[[], EmbeddingSet]] = {
 }
 
 
-def known_rows() -> list[dict[str, Any]]:
-    """Read the rows of a table of the same settings; none where there is no such table."""
-    try:
-        table = read_table(TABLE)
-    except FileNotFoundError:
-        return []
-    return table["rows"] if table["settings"] == SETTINGS else []
-
-
 def main() -> None:
     """Compute the rows that are missing, one line of print a fit."""
     parser = argparse.ArgumentParser(
@@ -77,7 +70,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--time", type=int, metavar="STEPS", help="only estimate, from so many steps a fit")
     args = parser.parse_args()
-    rows = known_rows()
+    rows = known_rows(TABLE, SETTINGS)
     done = {tuple(row[key] for key in KEYS) for row in rows}
     total = 0.0
     for name in args.data:

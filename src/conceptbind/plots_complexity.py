@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from conceptbind.analysis.interactions import INTERACTION_KINDS, STABILITY_PARTS
+from conceptbind.analysis.verdict import LITTLE, MOST
 from conceptbind.plots import CONCEPT, GREEN, OBJECT, ORANGE, WIDTH, _closed, share_axis
 
 LOOKS = ((CONCEPT, ""), (OBJECT, "///"), (GREEN, "..."), (ORANGE, "xxx"))
@@ -133,18 +134,18 @@ def verdict_chart(rows: Mapping[str, Mapping[str, Any]], *, title: str = "") -> 
         ax.plot([left, right], [i, i], color="#e4e4e4", lw=1, zorder=0)
         controls = [min(max(c["recovered"], left), right) for c in row["controls"]]
         ax.plot(controls, [i] * len(controls), "D", color=GREEN, ms=7, mfc="none", mew=1.8)
-        if row["objects_low"] > 0.5:
+        if row["objects_low"] > MOST:
             x = min(max(row["recovery"]["recovered"], left), right)
             ax.plot([x], [i], "o", color=OBJECT, ms=9, zorder=3)
     # Drawn without points: rows without controls would leave them out of the legend.
     ax.plot([], [], "o", color=OBJECT, ms=9, label="the encoder")
     ax.plot([], [], "D", color=GREEN, ms=7, mfc="none", mew=1.8, label="controls: a product, planted")
-    for x, style in ((0.2, ":"), (0.5, "--")):
+    for x, style in ((LITTLE, ":"), (MOST, "--")):
         ax.axvline(x, color="#555", ls=style, lw=1)
     ax.set_ylim(len(rows) - 0.6, -0.75)
     ax.set_xlim(left, right)
     ax.set_yticks([])
-    ax.set_xticks([0, 0.2, 0.5, 1], ["0", "0.2", "0.5", "1"])
+    ax.set_xticks([0, LITTLE, MOST, 1], ["0", f"{LITTLE:g}", f"{MOST:g}", "1"])
     ax.set_xlabel("held-out objects recovered", loc="left")
     ax.grid(visible=False)
     ax.spines["left"].set_visible(False)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from conceptbind import cli
+from conceptbind import cli, planted, subjects
 from conceptbind.analysis.complexity import KIND, Sweep
 from conceptbind.approximators.closed_form import Additive, ObjectTable
+from conceptbind.commands import complexity
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
@@ -147,7 +148,7 @@ def test_another_file_than_a_store_is_refused_untouched(tmp_path, tiny, capsys):
 HANGS = """
     import signal, sys, threading
     from pathlib import Path
-    from conceptbind import cli
+    from conceptbind import cli, planted, subjects
     from conceptbind.analysis import complexity
     from conceptbind.approximators.closed_form import Additive, ObjectTable
 
@@ -203,3 +204,17 @@ def test_a_run_that_was_stopped_or_killed_goes_on_without_losing_or_repeating_fi
     for stopped, straight in zip(numbers[:8], numbers[8:], strict=True):
         for key, value in straight.items():
             assert stopped[key] == (pytest.approx(value, abs=1e-5) if isinstance(value, float) else value)
+
+
+def test_the_choices_are_those_of_the_package():
+    assert (complexity.DATA, complexity.PLANTED) == (subjects.SCENES, planted.KINDS)
+
+
+def test_subjects_refuse_what_they_cannot_show():
+    with pytest.raises(ValueError, match="data is one of captions, 2-D, 3-D; got '4-D'"):
+        subjects.encoder_subject("random:all-MiniLM-L6-v2", data="4-D")
+    with pytest.raises(ValueError, match="pictures show 24 objects"):
+        subjects.encoder_subject("random:efficientnet-lite0", data="2-D", values=5)
+    for make in (subjects.planted_subject, subjects.encoder_subject):
+        with pytest.raises(ValueError, match="2 to 20 values a concept; got 21 values"):
+            make("product", values=21)

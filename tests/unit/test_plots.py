@@ -10,12 +10,7 @@ from conceptbind import plots
 ROWS = {"MiniLM": ((0.9, 0.85, 0.95), (0.4, 0.3, 0.5)), "shuffled": ((0.0, 0.0, 0.1), (0.1, 0.0, 0.2))}
 
 
-@pytest.fixture(autouse=True)
-def style():
-    with mpl.rc_context():
-        mpl.use("agg")
-        plots.use_style()
-        yield
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def test_bars_are_as_long_as_their_numbers_and_say_them():

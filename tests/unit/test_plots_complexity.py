@@ -11,12 +11,7 @@ from conceptbind.plots_complexity import spectrum_bars, stability_bars
 NAN = float("nan")
 
 
-@pytest.fixture(autouse=True)
-def style():
-    with mpl.rc_context():
-        mpl.use("agg")
-        plots.use_style()
-        yield
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def shares(*values):

@@ -8,13 +8,7 @@ import torch
 from conceptbind import plots
 from conceptbind.plots_removal import before_after, clouds
 
-
-@pytest.fixture(autouse=True)
-def style():
-    with mpl.rc_context():
-        mpl.use("agg")
-        plots.use_style()
-        yield
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def test_clouds_show_every_point_of_a_named_group_and_its_mean():

@@ -28,18 +28,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from conceptbind.analysis.complexity import Subject
+from conceptbind.analysis.interactions import without_main_effects
 from conceptbind.analysis.verdict import (
-    CANDIDATES,
     COVERAGE,
     N_CONTROLS,
     N_SEEDS,
+    PRODUCTS,
     Judgement,
     Verdict,
-    _without_main_effects,
     verdict,
 )
 from conceptbind.approximators.base import Approximator
 from conceptbind.embeddings import EmbeddingSet
+from conceptbind.kernels.products import multiply_factors
 from conceptbind.planted import planted_encoders
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.sweeps import Job
@@ -60,8 +61,6 @@ PROTOCOL = 1
 """Part of the settings of every row: raised when a change makes other numbers of the same settings."""
 
 RANK = 4
-PRODUCTS = CANDIDATES[:2]
-"""The planted functions are sums and products; a perceptron would not find what these do not."""
 
 FACTOR_SALT = 0xFAC70
 NOISE_SALT = 0x2015E
@@ -192,12 +191,10 @@ def _job(
 def _low_rank(
     space: ConceptSpace, parts: Float[Tensor, "object dim"], generator: torch.Generator
 ) -> Float[Tensor, "object dim"]:
-    objects = space.all_objects()
-    product = torch.ones(len(objects), RANK, dtype=torch.float64)
-    for k, size in enumerate(space.n_values):
-        product = product * torch.randn(size, RANK, generator=generator, dtype=torch.float64)[objects[:, k]]
-    head = torch.randn(RANK, parts.shape[1], generator=generator, dtype=torch.float64)
-    added = _without_main_effects(product @ head, objects, space.n_values)
+    normal = {"generator": generator, "dtype": torch.float64}
+    factors = [torch.randn(size, RANK, **normal) for size in space.n_values]
+    head = torch.randn(RANK, parts.shape[1], **normal)
+    added = without_main_effects(space, multiply_factors(factors, space.all_objects()) @ head)
     centred = parts.double() - parts.double().mean(0)
     size = added.square().sum()
     return (added * (centred.square().sum() / size).sqrt()).float() if size > 0 else torch.zeros_like(parts)

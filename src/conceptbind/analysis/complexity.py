@@ -233,18 +233,13 @@ def _job(subject: Subject, approximator: Approximator, coverage: float, seeds: S
 
 
 def _batches(data: EmbeddingSet, coverage: float, seeds: Iterable[int]) -> list[tuple[int, ...]]:
-    """Group the seeds whose splits have equal numbers of training scenes, also without validation objects.
-
-    On a full grid of scenes that is all of them.
-    """
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for seed in seeds:
-        split = split_of(data.space, coverage, seed)
-        if not bool((split.kinds(data.scenes) == SceneKind.TRAIN).any()):
-            continue
-        task = make_task(data, [split], seeds=[seed])
-        groups.setdefault((int(task.train.sum()), int(task.inner.sum())), []).append(seed)
-    return [tuple(group) for group in groups.values()]
+    """Group the seeds that are fitted together (see Task.batches); those without a training scene are left out."""
+    splits = {seed: split_of(data.space, coverage, seed) for seed in seeds}
+    usable = [s for s, split in splits.items() if bool((split.kinds(data.scenes) == SceneKind.TRAIN).any())]
+    if not usable:
+        return []
+    task = make_task(data, [splits[s] for s in usable], seeds=usable)
+    return [tuple(usable[f] for f in fits) for fits, _ in task.batches()]
 
 
 def _sample(index: Int[Tensor, "row"], seed: int, n: int) -> Int[Tensor, "_row"]:

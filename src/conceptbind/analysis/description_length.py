@@ -51,7 +51,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -62,7 +62,7 @@ from torch import Tensor
 from conceptbind.analysis.additive import PREDICT_ROWS, fit_additive
 from conceptbind.analysis.probing import Embedded
 from conceptbind.analysis.recognition import plain_row
-from conceptbind.approximators.base import Approximation, Approximator, Task, make_task
+from conceptbind.approximators.base import Approximation, Approximator, make_task
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.scenes import ConceptSpace, ObjectSplit, check_scenes, object_split
 
@@ -311,7 +311,8 @@ def description_length(
     moments = [_Moments.of(centred, order.blocks[0].known, side) for order in orders]
     for b, _ in enumerate(coverages):
         spread = [m.variance for m in moments]
-        for some, task in _tasks(centred, orders, b):
+        splits = [order.blocks[b].split for order in orders]
+        for some, task in make_task(centred, splits, seeds=seeds).batches():
             for approximator in approximators:
                 found = approximator.fit(task)
                 for fit, which in enumerate(some):
@@ -535,16 +536,6 @@ def _bits(
 ) -> Float[Tensor, "scene"]:
     """Give the bits of every scene from its squared errors, sigma² and tau²."""
     return ((sigma / tau).log2() + (squared / sigma - 1) / math.log(2)).sum(1) / 2
-
-
-def _tasks(data: EmbeddingSet, orders: Sequence[_Order], b: int) -> Iterator[tuple[list[int], Task]]:
-    """Put together the fits of one coverage that have equal numbers of training scenes, as networks need it."""
-    groups: dict[int, list[int]] = {}
-    for which, order in enumerate(orders):
-        groups.setdefault(int(order.blocks[b].known.sum()), []).append(which)
-    for some in groups.values():
-        splits, seeds = [orders[w].blocks[b].split for w in some], [orders[w].seed for w in some]
-        yield some, make_task(data, splits, seeds=seeds)
 
 
 def _quota(n_new: int, n_mixed: int, limit: int) -> int:

@@ -320,3 +320,18 @@ def _require_complete(
         f"{len(cell) - n_different:,} of the {len(cell):,} rows repeat a scene. Embed factorial_scenes(space, "
         "n_objects), or use fit_additive or decompose, which take any set of scenes"
     )
+
+
+def without_main_effects(
+    space: ConceptSpace, table: Float[Tensor, "object dim"]
+) -> Float[Tensor, "object dim"]:
+    """Take the mean and all main effects off a table of vectors, one for every possible object.
+
+    What is left sums to zero over the objects that show a value, for every value: the interactions within objects.
+    """
+    objects = space.all_objects().to(table.device)
+    left = table - table.mean(0)
+    for k, size in enumerate(space.n_values):
+        shows = torch.nn.functional.one_hot(objects[:, k], size).to(table)
+        left = left - shows @ ((shows.T @ left) / shows.sum(0).unsqueeze(1))
+    return left

@@ -26,11 +26,12 @@ from statistics import fmean
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from conceptbind.analysis.additive import fit_additive
+from conceptbind.analysis.additive import AdditiveFit, fit_all
 from conceptbind.analysis.complexity import Subject, judge, split_of
+from conceptbind.analysis.interactions import without_main_effects
 from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS
 from conceptbind.approximators.base import Approximator, make_task
 from conceptbind.approximators.closed_form import Additive
@@ -38,6 +39,7 @@ from conceptbind.approximators.networks import Network
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.networks import Architecture
+from conceptbind.kernels.products import multiply_factors
 
 Verdict = Literal["bag of concepts", "simple binding", "memorised objects", "undetermined"]
 
@@ -54,13 +56,9 @@ N_SEEDS = 6
 """Splits; the approximator is picked on the odd ones, judged on the even ones."""
 N_CONTROLS = 3
 
-CANDIDATES: tuple[Approximator, ...] = (
-    ObjectProduct(),
-    ObjectProduct(head="none"),
-    Network(Architecture("mlp", 256)),
-)
-CONTROL_CANDIDATES = CANDIDATES[:2]
-"""The controls are products; a perceptron would not find what these do not."""
+PRODUCTS: tuple[Approximator, ...] = (ObjectProduct(), ObjectProduct(head="none"))
+"""For embeddings that are sums and products: a perceptron would not find what these do not."""
+CANDIDATES: tuple[Approximator, ...] = (*PRODUCTS, Network(Architecture("mlp", 256)))
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ def verdict(
     seeds: Sequence[int] = tuple(range(N_SEEDS)),
     n_controls: int = N_CONTROLS,
     candidates: Sequence[Approximator] = CANDIDATES,
-    control_candidates: Sequence[Approximator] = CONTROL_CANDIDATES,
+    control_candidates: Sequence[Approximator] = PRODUCTS,
 ) -> Judgement:
     """Judge the binding function of an encoder; see the head of this module.
 
@@ -240,13 +238,12 @@ def recovery(
     without a scene of held-out objects only do not count.
     Raises ValueError when fewer than two are left.
     """
-    by_name: dict[str, list[Mapping[str, Any]]] = {}
-    for approximator in (Additive(), *candidates):
-        rows: list[Mapping[str, Any]] = []
-        for seed in seeds:
-            task = make_task(subject.data, [split_of(subject.data.space, coverage, seed)], seeds=[seed])
-            rows.append(judge(subject, task, approximator.fit(task), 0))
-        by_name[approximator.name] = rows
+    space = subject.data.space
+    tasks = [make_task(subject.data, [split_of(space, coverage, seed)], seeds=[seed]) for seed in seeds]
+    by_name: dict[str, list[Mapping[str, Any]]] = {
+        approximator.name: [judge(subject, task, approximator.fit(task), 0) for task in tasks]
+        for approximator in (Additive(), *candidates)
+    }
     # Which splits have held-out scenes is up to the scenes, not the approximator.
     usable = [i for i, r in enumerate(by_name[Additive().name]) if r["objects_held_out"] is not None]
     if len(usable) < 2:
@@ -306,7 +303,7 @@ def within_share(data: EmbeddingSet) -> float:
     Both from additive fits with positions; what the object parts leave is the noise, and its share in a sum of squares
     is its mean square times the degrees of freedom. On a full grid this is the quotient of the two ANOVA shares.
     """
-    objects, concepts = (fit_additive(data, level=level) for level in ("objects", "concepts"))
+    objects, concepts = _both_levels(data)
     spare = data.n_scenes - objects.rank
     noise = (1 - objects.r2) / spare if spare > 0 else 0.0
     main = concepts.r2 - (concepts.rank - 1) * noise
@@ -324,18 +321,17 @@ def control(data: EmbeddingSet, *, rank: int, seed: int) -> EmbeddingSet:
     """
     generator = torch.Generator().manual_seed(seed)
     space, scenes = data.space, data.scenes
-    by_object, by_concept = (fit_additive(data, level=level) for level in ("objects", "concepts"))
+    by_object, by_concept = _both_levels(data)
     index = space.object_index(scenes)
     old = (by_object.parts - by_concept.object_parts()) * by_object.shown.unsqueeze(2)
-    every = space.all_objects()
-    product = torch.ones(len(every), rank, dtype=torch.float64)
-    for k, size in enumerate(space.n_values):
+    factors = []
+    for size in space.n_values:
         sign = torch.randint(2, (size, rank), generator=generator) * 2 - 1
-        scale = torch.rand(size, rank, generator=generator) + 0.5
-        product = product * (sign * scale).double()[every[:, k]]
+        factors.append((sign * (torch.rand(size, rank, generator=generator) + 0.5)).double())
+    product = multiply_factors(factors, space.all_objects())
     rows = old.flatten(0, 1)
     mixed = torch.randn(rank, len(rows), generator=generator, dtype=torch.float64) @ rows
-    new = _without_main_effects(product @ mixed, every, space.n_values)
+    new = without_main_effects(space, product @ mixed)
     residual = data.embeddings.double() - by_object.predict(scenes)
     total = by_concept.predict(scenes) + residual[torch.randperm(len(scenes), generator=generator)]
     for slot in range(scenes.shape[1]):
@@ -344,11 +340,6 @@ def control(data: EmbeddingSet, *, rank: int, seed: int) -> EmbeddingSet:
     return EmbeddingSet(total.float(), scenes, space)
 
 
-def _without_main_effects(
-    table: Float[Tensor, "object dim"], objects: Tensor, sizes: Sequence[int]
-) -> Float[Tensor, "object dim"]:
-    left = table - table.mean(0)
-    for k, size in enumerate(sizes):
-        shows = torch.nn.functional.one_hot(objects[:, k], size).double()
-        left = left - shows @ ((shows.T @ left) / shows.sum(0).unsqueeze(1))
-    return left
+def _both_levels(data: EmbeddingSet) -> tuple[AdditiveFit, AdditiveFit]:
+    fits = fit_all(data, estimators=("avg+pos",))
+    return fits["objects", "avg+pos"], fits["concepts", "avg+pos"]

@@ -57,6 +57,24 @@ class Task:
         """Whether every fit has validation objects."""
         return bool(self.inner.any(1).all() and self.validation.any(1).all())
 
+    def select(self, fits: Sequence[int]) -> Task:
+        """Keep some of the fits, in the order given."""
+        masks = (mask[list(fits)] for mask in (self.train, self.inner, self.validation))
+        splits, seeds = (tuple(every[f] for f in fits) for every in (self.splits, self.seeds))
+        return Task(self.embeddings, self.scenes, self.space, splits, *masks, seeds)
+
+    def batches(self) -> list[tuple[list[int], Task]]:
+        """Group the fits by their numbers of training scenes, with and without validation objects.
+
+        Networks are only stacked where both agree; on a full grid of scenes that is one group. Give the places of the
+        fits in this task, and the task of each group.
+        """
+        sizes = zip(self.train.sum(1).tolist(), self.inner.sum(1).tolist(), strict=True)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for fit, size in enumerate(sizes):
+            groups.setdefault(size, []).append(fit)
+        return [(fits, self.select(fits)) for fits in groups.values()]
+
 
 @runtime_checkable
 class Approximation(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from conceptbind.analysis.complexity import Subject
 
+# Written again here, so that --help needs no torch: the tests hold that they are those of the package.
 DATA = ("captions", "2-D", "3-D")
 PLANTED = ("additive", "product", "memorised")
 
@@ -65,12 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _subject(args: argparse.Namespace) -> Subject:
-    from conceptbind import embeddings, encoders, files, spaces
-    from conceptbind.analysis.complexity import Subject
-    from conceptbind.datasets.rendered import load_rendered
-    from conceptbind.planted import planted_encoders
-    from conceptbind.render import FlatRenderer
-    from conceptbind.scenes import ConceptSpace, factorial_scenes
+    from conceptbind import subjects
 
     if args.labels is not None and args.embeddings is None:
         raise ValueError("--labels belongs to --embeddings: give the file of embeddings, too")
@@ -81,42 +77,26 @@ def _subject(args: argparse.Namespace) -> Subject:
     if args.values is not None:
         if args.embeddings is not None:
             raise ValueError("--values belongs to --encoder and --planted: the values of a file are its own")
-        if not 2 <= args.values <= 20:
-            raise ValueError(f"scenes have 2 to 20 values a concept; got --values {args.values}")
+        if not 2 <= args.values <= subjects.MAX_VALUES:
+            raise ValueError(
+                f"scenes have 2 to {subjects.MAX_VALUES} values a concept; got --values {args.values}"
+            )
+        if args.data not in (None, DATA[0]):
+            raise ValueError(
+                f"pictures show 24 objects: leave out --values, or use --data captions; got {args.values}"
+            )
     if args.embeddings is not None:
-        if args.labels is not None:
-            return Subject(args.embeddings.stem, files.from_file(args.embeddings, args.labels))
-        return Subject(args.embeddings.stem, embeddings.EmbeddingSet.load(args.embeddings))
+        return _of_file(args.embeddings, args.labels)
     if args.planted is not None:
-        n = args.values
-        space = spaces.CLEVR_2D if n is None else ConceptSpace.of_sizes(n, n)
-        scenes = factorial_scenes(space, 2)
-        planted = planted_encoders(space, args.planted, dim=512, seed=args.seed, noise=0.5)
-        name = f"planted {args.planted}, {space.n_possible_objects} objects{_other(args.seed)}"
-        return Subject(name, embeddings.EmbeddingSet(planted.scenes(scenes), scenes, space))
-    encoder = encoders.load(args.encoder, seed=args.seed)
-    scenes_of = args.data or DATA[0]
-    if scenes_of == "captions":
-        space = spaces.CLEVR_2D
-        if args.values is not None:
-            attributes, nouns = (v[: args.values] for v in spaces.CAPTIONS_20.values)
-            space = spaces.CAPTIONS_20.subset(attribute=attributes, noun=nouns)
-        data = embeddings.encode_captions(encoder, space, factorial_scenes(space, 2))
-    elif args.values is not None:
-        raise ValueError(
-            f"pictures show 24 objects: leave out --values, or use --data captions; got {args.values}"
-        )
-    elif scenes_of == "2-D":
-        space = spaces.CLEVR_2D
-        data = embeddings.encode_pictures(encoder, space, factorial_scenes(space, 2), FlatRenderer(space))
-    else:
-        pictures = load_rendered("clevr_3d")
-        data = embeddings.encode_pictures(encoder, pictures.space, pictures.scenes, pictures)
-    n_objects = data.space.n_possible_objects
-    # The seed matters to untrained encoders only.
-    seed = _other(args.seed) if args.encoder.startswith("random:") else ""
-    return Subject(f"{scenes_of}, {n_objects} objects, {args.encoder}{seed}", data)
+        return subjects.planted_subject(args.planted, values=args.values, seed=args.seed)
+    return subjects.encoder_subject(
+        args.encoder, data=args.data or DATA[0], values=args.values, seed=args.seed
+    )
 
 
-def _other(seed: int) -> str:
-    return f", seed {seed}" if seed else ""
+def _of_file(path: Path, labels: Path | None) -> Subject:
+    from conceptbind import embeddings, files
+    from conceptbind.analysis.complexity import Subject
+
+    data = embeddings.EmbeddingSet.load(path) if labels is None else files.from_file(path, labels)
+    return Subject(path.stem, data)

@@ -187,6 +187,16 @@ def fit_products(
     return ProductFits(mean, tuple(sums), tuple(factors), head, error(), done, n_sweeps)
 
 
+def multiply_factors(
+    factors: Sequence[Float[Tensor, "_value rank"]], objects: Int[Tensor, "row concept"]
+) -> Float[Tensor, "row rank"]:
+    """Multiply, for every object, the factors of its values: v_{1,c_1} * ... * v_{K,c_K}, one table a concept."""
+    product = factors[0][objects[:, 0]]
+    for k, factor in enumerate(factors[1:], start=1):
+        product = product * factor[objects[:, k]]
+    return product
+
+
 def _solve_sums(
     members: Sequence[Float[Tensor, "fit _value row"]],
     ridges: Sequence[Float[Tensor, "fit _value 1"]],
