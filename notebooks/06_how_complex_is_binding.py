@@ -51,26 +51,42 @@ notebook.start()
 PRESET = "laptop"
 SEED = 0
 RERUN = False
-TEXT_ENCODERS = ["sentence:all-MiniLM-L6-v2", "random:all-MiniLM-L6-v2", "random:ViT-B-32"]
-PICTURE_ENCODERS = ["efficientnet-lite0", "random:efficientnet-lite0"]
+TEXT_ENCODERS = [
+    "sentence:all-MiniLM-L6-v2",
+    "random:all-MiniLM-L6-v2",
+    "random:ViT-B-32",
+    "open_clip:ViT-B-32-quickgelu/openai",
+]
+PICTURE_ENCODERS = [
+    "efficientnet-lite0",
+    "random:efficientnet-lite0",
+    "open_clip:ViT-B-32-quickgelu/openai",
+    "dinov2:vitb14",
+]
 
 # %% tags=["hide-input"]
 import ipywidgets
 from IPython.display import Markdown
 
 from conceptbind import plots, plots_complexity, widgets
-from conceptbind.analysis.complexity import Subject, complexity_jobs, sweep_of
+from conceptbind.analysis.complexity import COVERAGES, Subject, complexity_jobs, sweep_of
 from conceptbind.analysis.complexity_table import ComplexityTable, compact
-from conceptbind.analysis.interactions import effect_stability, interaction_spectrum, mean_stability
+from conceptbind.analysis.interactions import (
+    effect_stability,
+    interaction_spectrum,
+    mean_effect,
+    mean_stability,
+)
 from conceptbind.analysis.verdict import verdict
 from conceptbind.claims import Claim, record_claim
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.exercises import how_complex_is_binding as exercises
 from conceptbind.planted import planted_encoders
+from conceptbind.plots_summary import Reading, complexity_summary
 from conceptbind.results import read_table, write_table
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
-from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
+from conceptbind.studies import CAPTIONS, FLAT, NAMES, SOLID, geometry_studies
 from conceptbind.subjects import encoder_subject, planted_subject
 from conceptbind.sweeps import run_jobs
 
@@ -111,22 +127,20 @@ studies, missing = geometry_studies(
     picture_encoders=PICTURE_ENCODERS,
     seed=SEED,
 )
-space = ConceptSpace.of_sizes(
-    *notebook.choose(PRESET, {"smoke": (4, 4), "laptop": (8, 8), "paper": (12, 12)})
-)
-scenes = factorial_scenes(space, 2)
+for spec in missing:
+    print(f"not run here: {NAMES.get(spec, spec)}, no weights found")
+VALUES = notebook.choose(PRESET, {"smoke": 4, "laptop": 8, "paper": 12})
 KINDS = {"bag of concepts": "additive", "product": "product", "memorised objects": "memorised"}
-planted = {}
-for name, kind in KINDS.items():
-    toy = planted_encoders(space, kind, dim=64 if PRESET == "smoke" else 256, seed=SEED, noise=0.5)
-    planted[f"planted {name}"] = EmbeddingSet(toy.scenes(scenes), scenes, space)
+planted = {
+    f"planted {name}": planted_subject(kind, values=VALUES, seed=SEED).data for name, kind in KINDS.items()
+}
 
-if RERUN:
-    swept = [
-        encoder_subject("sentence:all-MiniLM-L6-v2"),
-        encoder_subject("efficientnet-lite0", data="2-D"),
-        planted_subject("product"),
-    ]
+if RERUN:  # every encoder that could be loaded
+    read = {study.spec for study in studies if study.data == CAPTIONS}
+    seen = {study.spec for study in studies if study.data == FLAT}
+    swept = [planted_subject(kind) for kind in KINDS.values()]
+    swept += [encoder_subject(spec) for spec in TEXT_ENCODERS if spec in read]
+    swept += [encoder_subject(spec, data="2-D") for spec in PICTURE_ENCODERS if spec in seen]
     with ResultStore("complexity.sqlite") as store:
         for subject in swept:
             run_jobs(store, complexity_jobs(subject, sweep_of(PRESET)))
@@ -136,13 +150,13 @@ sweep = ComplexityTable(read_table("complexity")["rows"])
 # %% [markdown]
 # ## The paper's experiment
 #
-# Choose an embedding and an approximator. All embeddings have 24 objects (8 colours × 3 shapes) and 576 scenes; some are
-# *planted*, with a binding that we know. "MLP 256 x 3" has three hidden layers of width 256.
+# Choose an embedding and the size of an MLP that imitates it. All embeddings have 24 objects (8 colours × 3 shapes) and
+# 576 scenes; some are *planted*, with a binding that we know.
 #
 # (fig-coverage)=
-# **Figure.** Approximators at growing coverage. On their training scenes: R², and scenes in which the ruler reads the objects.
+# **Figure.** MLPs at growing coverage. On their training scenes: R², and scenes in which the ruler reads the objects.
 # On scenes of held-out objects: scenes in which it reads the concepts, and the objects. Mean and range over three splits; R²
-# below zero is drawn at zero; fits that did not converge are left out.
+# below zero is drawn at zero; fits that did not converge are left out. Deep MLPs of width 1024 ran at three coverages.
 
 # %% tags=["hide-input"]
 SHORT = {
@@ -154,58 +168,63 @@ SHORT = {
     "2-D, 24 objects, efficientnet-lite0": "EfficientNet-Lite0, pictures",
     "2-D, 24 objects, random:efficientnet-lite0": "random-init EfficientNet, pictures",
 }
-SUBJECTS = {SHORT.get(name, name): name for name in sweep.subjects}
+SMALL = sorted(
+    (name for name in sweep.subjects if ", 24 objects" in name),
+    key=lambda name: list(SHORT).index(name) if name in SHORT else len(SHORT),
+)
+SUBJECTS = {SHORT.get(name, name): name for name in SMALL}
 LINES = {
     "R², training": "r2_train",
     "objects, training": "objects_train",
     "concepts, held out": "concepts_held_out",
     "objects, held out": "objects_held_out",
 }
-SIZES = [
-    "additive",
-    "object product",
-    "object product, by coordinate",
-    "MLP 64",
-    "MLP 256",
-    "MLP 1024",
-    "MLP 4096",
-    "MLP 256 x 2",
-    "MLP 256 x 3",
-    "MLP 256 x 4",
-]
-SIZES = SIZES[1:3] if PRESET == "smoke" else SIZES
+WIDTHS, DEPTHS = (64, 256, 1024, 4096), (1, 2, 3, 4)
+if PRESET == "smoke":
+    WIDTHS, DEPTHS = WIDTHS[1:2], DEPTHS[:2]
 
 
-def coverage_curve(embedding, approximator):
-    lines = {}
-    for label, column in LINES.items():
-        c = sweep.curve(SUBJECTS[embedding], approximator, column)
-        lines[label] = tuple([max(0.0, v) for v in part] for part in (c.mean, c.low, c.high))
+def perceptron(width, hidden_layers):
+    return f"MLP {width}" + (f" x {hidden_layers}" if hidden_layers > 1 else "")
+
+
+def curve_lines(embedding, width, hidden_layers):
+    name = perceptron(width, hidden_layers)
+    return {label: sweep.curve(SUBJECTS[embedding], name, column) for label, column in LINES.items()}
+
+
+def coverage_curve(embedding, width, hidden_layers):
+    try:
+        found = curve_lines(embedding, width, hidden_layers)
+    except KeyError:
+        return "<p>Not run: deep MLPs of this width belong to the <code>paper</code> preset, for a GPU.</p>"
+    lines = {
+        label: tuple([max(0.0, v) for v in part] for part in (c.mean, c.low, c.high))
+        for label, c in found.items()
+    }
     return plots.curves(
-        c.coverages,
+        next(iter(found.values())).coverages,
         lines,
         xlabel="coverage: share of the objects in training",
         ylabel="share of scenes, or R²",
     )
 
 
-def curve_aloud(embedding, approximator):
-    spoken = []
-    for label, column in LINES.items():
-        c = sweep.curve(SUBJECTS[embedding], approximator, column)
-        spoken.append(
-            f"{label}, " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
-        )
-    return f"{embedding}, {approximator}, by coverage. " + "; ".join(spoken)
+def curve_aloud(embedding, width, hidden_layers):
+    spoken = [
+        f"{label}, " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
+        for label, c in curve_lines(embedding, width, hidden_layers).items()
+    ]
+    return f"{embedding}, {perceptron(width, hidden_layers)}, by coverage. " + "; ".join(spoken)
 
 
 widgets.explore(
     coverage_curve,
     embedding=ipywidgets.Dropdown(options=list(SUBJECTS), value="MiniLM, captions"),
-    approximator=ipywidgets.SelectionSlider(
-        options=SIZES, value=SIZES[-1] if PRESET == "smoke" else "MLP 1024"
-    ),
+    width=ipywidgets.SelectionSlider(options=WIDTHS, value=WIDTHS[-2:][0]),
+    hidden_layers=ipywidgets.SelectionSlider(options=DEPTHS, value=1),
     alt=curve_aloud,
+    dpi=120,
 )
 
 # %% [markdown]
@@ -300,6 +319,116 @@ Markdown("\n".join(lines))
 # to be gained from the cells we know for the cells we do not. (In the basis in which we planted it every coordinate is a
 # product of its own, and whoever knows the basis, as the approximator *by coordinate* does, gets some objects back. No
 # encoder tells us such a basis.) **A rule only shows itself where there are many more combinations than values.**
+#
+# So take $8 \times 8 = 64$ objects, 4,096 scenes, and look at the held-out objects again.
+#
+# (fig-more-objects)=
+# **Figure.** The same with 64 objects: scenes in which the ruler reads the held-out objects, by approximator. Dashed: in the real
+# embeddings.
+
+# %% tags=["hide-input"]
+LARGE = {
+    "planted: product": ("planted product, 64 objects", "planted product, 64 objects"),
+    "planted: memorised objects": ("planted memorised, 64 objects", "planted memorised, 64 objects"),
+    "MiniLM, captions": (
+        "captions, 64 objects, sentence:all-MiniLM-L6-v2",
+        "captions, MiniLM, 64 objects",
+    ),
+    "random-init ViT-B/32, captions": (
+        "captions, 64 objects, random:ViT-B-32",
+        "captions, random-init ViT-B/32, 64 objects",
+    ),
+}
+"""Their names in the sweep, and among the verdicts."""
+FAMILY = {
+    "additive": "additive",
+    "object table": "object table",
+    "object product": "product",
+    "object product, by coordinate": "product, by coordinate",
+    "MLP 256": "MLP 256",
+    "MLP 256 x 2": "MLP 256 x 2",
+    "MLP 256 x 3": "MLP 256 x 3",
+    "MLP 1024": "MLP 1024",
+}
+IN_FIGURE = ("object table", "object product", "object product, by coordinate", "MLP 1024")
+
+
+def held_out_objects(embedding):
+    name, _ = LARGE[embedding]
+    found = {FAMILY[a]: sweep.curve(name, a, "objects_held_out") for a in IN_FIGURE}
+    found["real embeddings"] = sweep.curve(name, "additive", "ceiling_objects_held_out")
+    return found
+
+
+def more_objects(embedding):
+    found = held_out_objects(embedding)
+    return plots.curves(
+        COVERAGES,
+        {label: (c.mean, c.low, c.high) for label, c in found.items()},
+        xlabel="coverage: share of the objects in training",
+        ylabel="share of scenes",
+    )
+
+
+def more_objects_aloud(embedding):
+    spoken = (
+        f"{label}, " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
+        for label, c in held_out_objects(embedding).items()
+    )
+    return f"{embedding}: held-out objects by coverage. " + "; ".join(spoken)
+
+
+widgets.explore(
+    more_objects,
+    embedding=ipywidgets.ToggleButtons(options=list(LARGE)),
+    alt=more_objects_aloud,
+)
+
+# %% [markdown]
+# TEXT64
+#
+# ### How large, how deep?
+#
+# (tab-size)=
+# **Table.** 64 objects, coverage 0.8, means of three splits. The most that any approximator reaches; the approximator of fewest
+# parameters that comes within 5 % of that; and the smallest MLP that does.
+
+# %% tags=["hide-input"]
+SIZED = {
+    "r2_train": "training R²",
+    "r2_held_out": "held-out R²",
+    "concepts_held_out": "held-out concepts",
+    "objects_held_out": "held-out objects",
+}
+
+
+def sized(found):
+    return "–" if found is None else f"{FAMILY[found[0]]} ({found[1]:,})"
+
+
+lines = ["| embedding | measure | most | smallest of all | smallest MLP |", "|---|---|---|---|---|"]
+for label, (name, _) in LARGE.items():
+    for column, words in SIZED.items():
+        most = max(sweep.reached(name, column, coverage=0.8).values())
+        small, mlp = (sweep.smallest(name, column, coverage=0.8, kind=kind) for kind in (None, "mlp"))
+        lines.append(f"| {label} | {words} | {most:.2f} | {sized(small)} | {sized(mlp)} |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# (tab-depth)=
+# **Table.** What each hidden layer adds to R² in scenes of held-out objects: MLPs of width 256, from none (a linear map of the
+# values: the additive approximator) to three.
+
+# %% tags=["hide-input"]
+lines = ["| embedding | none | one | two | three |", "|---|---|---|---|---|"]
+for label, (name, _) in LARGE.items():
+    gains = sweep.depth_gains(name, "r2_held_out", coverage=0.8, width=256)
+    cells = [f"{value:.2f}" if not depth else f"{value:.2f} ({gain:+.2f})" for depth, value, gain in gains]
+    lines.append(f"| {label} | " + " | ".join(cells) + " |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# TEXTSIZE
 #
 # ## A test that can fail
 #
@@ -452,6 +581,38 @@ widgets.explore(
 plots_complexity.stability_bars({name: mean_stability(effect_stability(s)) for name, s in spectra.items()})
 
 # %% [markdown]
+# How *strong* is the change? An approximator that misses the interactions reacts less to a new value than the encoder itself does.
+#
+# (tab-effect)=
+# **Table.** Root mean square change when one value is replaced by another, in units of the spread of the embeddings: the norm of the
+# finite-difference Jacobian, of the encoder (exact) and of approximators that were fitted at coverage 0.8. 64 objects.
+
+# %% tags=["hide-input"]
+REACT = ("additive", "object table", "object product", "MLP 256", "MLP 256 x 3", "MLP 1024")
+LARGE_DATA = {
+    "planted: product": lambda: planted_subject("product", values=8),
+    "planted: memorised objects": lambda: planted_subject("memorised", values=8),
+    "MiniLM, captions": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
+    "random-init ViT-B/32, captions": lambda: encoder_subject("random:ViT-B-32", values=8),
+}
+if PRESET == "smoke":
+    LARGE_DATA = dict(list(LARGE_DATA.items())[:1])
+large_spectra = {label: interaction_spectrum(make().data) for label, make in LARGE_DATA.items()}
+
+lines = ["| embedding | encoder | " + " | ".join(FAMILY[a] for a in REACT) + " |", "|---|" + "---|" * 7]
+for label, spectrum_of in large_spectra.items():
+    reached = sweep.reached(LARGE[label][0], "effect", coverage=0.8)
+    cells = [
+        f"{mean_effect(spectrum_of):.2f}",
+        *(f"{reached[a]:.2f}" if a in reached else "–" for a in REACT),
+    ]
+    lines.append(f"| {label} | " + " | ".join(cells) + " |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# TEXTEFFECT
+
+# %% [markdown]
 # ## How many bits?
 #
 # A last view does without thresholds. Two people know the concepts of every scene. One of them has the embeddings and sends
@@ -514,6 +675,59 @@ Markdown("\n".join(lines))
 #
 # A table of objects may also win for a dull reason: its ridge holds concept vectors back, which helps where objects are few, as they
 # are in the 24 of the pictures.
+
+# %% [markdown]
+# ## One page for one encoder
+#
+# (fig-summary)=
+# **Figure.** Everything above for one embedding of 64 objects: the verdict and its reason; what approximators of growing size read at
+# coverage 0.8 (numbers of parameters in brackets); which interactions there are; what the effect of one value depends on; and
+# what a scene costs, in bits, by code.
+
+
+# %% tags=["hide-input"]
+def readings_of(embedding):
+    """What is read from the approximators that converged, the smallest first."""
+    name, _ = LARGE[embedding]
+    columns = [
+        sweep.reached(name, c, coverage=0.8) for c in ("r2_train", "concepts_held_out", "objects_held_out")
+    ]
+    found = [
+        Reading(label, sweep.n_parameters(name, a, coverage=0.8), *(c[a] for c in columns))
+        for a, label in FAMILY.items()
+        if a in columns[0]
+    ]
+    return sorted(found, key=lambda r: r.n_parameters)
+
+
+def summary(embedding):
+    name, judged_as = LARGE[embedding]
+    spectrum_of, code = large_spectra[embedding], codes.get(judged_as)
+    return complexity_summary(
+        verdict=verdicts[judged_as]["verdict"],
+        why=verdicts[judged_as]["why"],
+        readings=readings_of(embedding),
+        ceiling=sweep.at(name, "additive", "ceiling_objects_held_out", 0.8),
+        spectrum=spectrum_of.by_kind(),
+        stability=mean_stability(effect_stability(spectrum_of)),
+        bits={label: code["all"][a]["mean"] for a, label in CODES.items()} if code else None,
+    )
+
+
+def summary_aloud(embedding):
+    judged_of = verdicts[LARGE[embedding][1]]
+    spoken = "; ".join(
+        f"{r.name}: training R² {r.r2_train:.2f}, held-out concepts {r.concepts_held_out:.2f}, held-out objects {r.objects_held_out:.2f}"
+        for r in readings_of(embedding)
+    )
+    return f"{embedding}: {judged_of['verdict']}, because {judged_of['why']}. {spoken}."
+
+
+widgets.explore(
+    summary,
+    embedding=ipywidgets.ToggleButtons(options=list(large_spectra)),
+    alt=summary_aloud,
+)
 
 # %% [markdown]
 # ## What this shows, and what it does not

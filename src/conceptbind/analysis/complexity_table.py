@@ -106,27 +106,41 @@ class ComplexityTable:
             )
         return fmean(good)
 
+    def reached(self, subject: str, column: str, *, coverage: float) -> dict[str, float]:
+        """Give the mean of every approximator that has a converged fit at a coverage."""
+        found = {}
+        for name in self.names(subject):
+            try:
+                found[name] = self.at(subject, name, column, coverage)
+            except KeyError:
+                continue
+        return found
+
     def smallest(
-        self, subject: str, column: str, *, coverage: float, fraction: float = 0.95
+        self, subject: str, column: str, *, coverage: float, fraction: float = 0.95, kind: str | None = None
     ) -> tuple[str, int] | None:
         """Name the approximator of fewest parameters that reaches a fraction of the best of all, and count them.
 
-        None where the best is not above zero: then there is nothing to reach.
+        ``kind``: only of networks of this kind ("mlp"); the best is still that of all. None where the best is not
+        above zero, for then there is nothing to reach, or where none of the kind reaches it.
         """
-        reached = {}
-        for name in self.names(subject):
-            try:
-                reached[name] = self.at(subject, name, column, coverage)
-            except KeyError:
-                continue
+        reached = self.reached(subject, column, coverage=coverage)
         if not reached or max(reached.values()) <= 0:
             return None
-        enough = [n for n, value in reached.items() if value >= fraction * max(reached.values())]
         sizes = {
-            n: round(fmean(r["n_parameters"] for r in self.of(subject, n, coverage=coverage))) for n in enough
+            n: self.n_parameters(subject, n, coverage=coverage)
+            for n, value in reached.items()
+            if value >= fraction * max(reached.values())
+            and kind in (None, self.of(subject, n, coverage=coverage)[0]["kind"])
         }
+        if not sizes:
+            return None
         name = min(sizes, key=sizes.__getitem__)
         return name, sizes[name]
+
+    def n_parameters(self, subject: str, name: str, *, coverage: float) -> int:
+        """Count the numbers of an approximator, in the mean of the seeds: a chosen rank may differ between them."""
+        return round(fmean(r["n_parameters"] for r in self.of(subject, name, coverage=coverage)))
 
     def depth_gains(
         self, subject: str, column: str, *, coverage: float, width: int
