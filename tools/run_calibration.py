@@ -9,6 +9,7 @@ Verdicts are kept in --store as soon as they are there; the table is written at 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +23,42 @@ from conceptbind.sweeps import Job, run_jobs
 
 TABLE = "calibration"
 NOISES = (0.1, 0.5, 1.0, 2.0)
-GRID: tuple[tuple[tuple[int, ...], int, tuple[float, ...], int], ...] = (
-    ((8, 8), 64, (0.5,), 0),
-    ((8, 3), 64, (0.5, 2.0), 0),
-    ((8, 8), 64, (0.1, 1.0, 2.0), 0),
-    ((6, 6), 64, NOISES, 0),
-    ((8, 8), 256, (0.5, 2.0), 0),
-    ((12, 12), 256, (0.5,), 0),
-    ((8, 3), 64, (0.1, 1.0), 0),
-    ((8, 3), 64, NOISES, 1),
-    ((8, 8), 64, (0.5, 1.0), 1),
+
+
+@dataclass(frozen=True)
+class Part:
+    """Hold verdicts that are asked for together: every kind at every noise."""
+
+    space: tuple[int, ...]
+    """Values of each concept."""
+    noises: tuple[float, ...]
+    dim: int = 64
+    seed: int = 0
+    n_scenes: int | None = None
+    """A sample of so many scenes; None for all."""
+
+    def jobs(self) -> list[Job]:
+        """List the verdicts."""
+        space = ConceptSpace.of_sizes(*self.space)
+        return calibrate(KINDS, [space], [self.dim], self.noises, [self.seed], n_scenes=self.n_scenes)
+
+
+GRID = (
+    Part((8, 8), NOISES),
+    Part((8, 3), NOISES),
+    Part((6, 6), NOISES),
+    *(Part((8, 8), (0.5,), n_scenes=n) for n in (1024, 512, 256)),
+    Part((8, 8), (0.5, 2.0), dim=256),
+    Part((12, 12), (0.5,), dim=256),
+    Part((8, 3), NOISES, seed=1),
+    Part((8, 8), (0.5, 1.0), seed=1),
 )
-"""Values of each concept, dimensions, noises, seed; in this order, so that a stopped run has the most telling ones."""
+"""In this order, so that a stopped run has the most telling ones."""
 
 
 def jobs() -> list[Job]:
     """List every verdict of the grid."""
-    return [
-        job
-        for sizes, dim, noises, seed in GRID
-        for job in calibrate(KINDS, [ConceptSpace.of_sizes(*sizes)], [dim], noises, [seed])
-    ]
+    return [job for part in GRID for job in part.jobs()]
 
 
 def rows(store: ResultStore) -> list[dict[str, Any]]:
@@ -58,9 +74,8 @@ def rows(store: ResultStore) -> list[dict[str, Any]]:
 
 
 def _name(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(
-        str(row[key]) for key in ("planted", "space", "dim", "noise", "seed", "protocol", "candidates")
-    )
+    names = ("planted", "space", "dim", "noise", "seed", "protocol", "candidates", "n_scenes")
+    return tuple(str(row.get(name)) for name in names)
 
 
 def main() -> None:
@@ -85,10 +100,7 @@ def main() -> None:
             settings = {
                 "protocol": PROTOCOL,
                 "kinds": list(KINDS),
-                "grid": [
-                    {"space": list(sizes), "dim": dim, "noises": list(noises), "seed": seed}
-                    for sizes, dim, noises, seed in GRID
-                ],
+                "grid": [asdict(part) for part in GRID],
             }
             if found:
                 write_table(TABLE, found, settings=settings)

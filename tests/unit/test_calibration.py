@@ -56,6 +56,17 @@ def test_noise_is_relative_to_what_the_function_says(kind, noise):
     assert abs(float(together)) < 0.03
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_has_the_embeddings_of_its_scenes(kind):
+    some, every = planted(kind, n_scenes=90), planted(kind)
+    assert len(some.scenes.unique(dim=0)) == 90
+    place = SPACE.object_index(some.scenes) @ torch.tensor([20, 1])
+    torch.testing.assert_close(some.embeddings, every.embeddings[place])
+    assert not torch.equal(some.scenes, planted(kind, n_scenes=90, seed=1).scenes)
+    with pytest.raises(ValueError, match="401"):
+        planted(kind, n_scenes=401)
+
+
 def test_a_bag_of_concepts_is_blind_to_who_has_which_value():
     swapped = {"additive": 0.0, "product": None, "low-rank product": None, "memorised": None}
     scenes = factorial_scenes(SPACE, 2)
@@ -169,6 +180,7 @@ def test_everything_that_determines_a_verdict_is_in_its_settings():
         {"noises": [0.2]},
         {"seeds": [1]},
         {"candidates": (ObjectProduct(restarts=3),)},
+        {"n_scenes": 100},
     ):
         (job,) = calibrate(**{**one, **change})
         assert job.settings != first.settings
@@ -181,8 +193,10 @@ def test_the_tool_writes_a_table_of_what_is_stored(tmp_path, monkeypatch, capsys
     monkeypatch.syspath_prepend(TOOL.parent)
     spec = importlib.util.spec_from_file_location("run_calibration", TOOL)
     tool = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, tool)  # dataclasses look their module up
     spec.loader.exec_module(tool)
-    monkeypatch.setattr(tool, "GRID", (((4, 5), 64, (0.1, 0.5), 0), ((2, 3), 32, (0.5,), 1)))
+    grid = (tool.Part((4, 5), (0.1, 0.5)), tool.Part((2, 3), (0.5,), dim=32, seed=1))
+    monkeypatch.setattr(tool, "GRID", grid)
     monkeypatch.setenv("CONCEPTBIND_RESULTS", str(tmp_path))
 
     def verdict(subject, *, candidates):
@@ -197,7 +211,13 @@ def test_the_tool_writes_a_table_of_what_is_stored(tmp_path, monkeypatch, capsys
     table = read_table("calibration")
     assert [r["planted"] for r in table["rows"]] == [k for k in KINDS for _ in range(2)]
     assert all(r["right"] and r["seconds"] >= 0 for r in table["rows"])
-    assert table["settings"]["grid"][0] == {"space": [4, 5], "dim": 64, "noises": [0.1, 0.5], "seed": 0}
+    assert table["settings"]["grid"][0] == {
+        "space": [4, 5],
+        "noises": [0.1, 0.5],
+        "dim": 64,
+        "seed": 0,
+        "n_scenes": None,
+    }
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--table"])
     tool.main()
     assert capsys.readouterr().out == "10 of 15 verdicts: 10 right, 0 undetermined, 0 wrong\n"
