@@ -34,7 +34,6 @@ from conceptbind.analysis.verdict import (
     N_CONTROLS,
     N_SEEDS,
     PRODUCTS,
-    Judgement,
     Verdict,
     verdict,
 )
@@ -124,8 +123,8 @@ def calibrate(
 ) -> list[Job]:
     """List one verdict for every combination as a job: a row of the evidence, and whether it is ``right``.
 
-    Columns beside those of :func:`evidence`: ``answer``, ``right`` and ``undetermined``. A verdict that is neither
-    right nor undetermined is wrong. ``dims`` and ``n_scenes`` as in :func:`planted_function`.
+    Columns beside those of :meth:`Judgement.as_row`: ``answer``, ``right`` and ``undetermined``. A verdict that is
+    neither right nor undetermined is wrong. ``dims`` and ``n_scenes`` as in :func:`planted_function`.
     """
     return [
         _job(kind, space, dim, noise, seed, tuple(candidates), n_scenes)
@@ -135,31 +134,6 @@ def calibrate(
         for noise in noises
         for seed in seeds
     ]
-
-
-def evidence(found: Judgement) -> dict[str, Any]:
-    """Give a judgement as one flat row: lists hold one number a control."""
-    recovery, controls = found.recovery, found.controls
-    return {
-        "verdict": found.verdict,
-        "why": found.why,
-        "concepts": found.concepts,
-        "objects": found.objects,
-        "objects_low": found.objects_low,
-        "objects_high": found.objects_high,
-        "within": found.within,
-        "approximator": recovery.approximator,
-        "recovered": recovery.recovered,
-        "held_out": recovery.objects,
-        "held_out_additive": recovery.additive,
-        "held_out_ceiling": recovery.ceiling,
-        "train_r2": recovery.train_r2,
-        "converged": recovery.converged,
-        "power": found.power if controls else None,
-        "controls_recovered": [c.recovered for c in controls],
-        "controls_ceiling": [c.ceiling for c in controls],
-        "controls_converged": [c.converged for c in controls],
-    }
 
 
 def _job(
@@ -199,7 +173,7 @@ def _job(
                 "answer": answer,
                 "right": found.verdict == answer,
                 "undetermined": found.verdict == "undetermined",
-                **evidence(found),
+                **found.as_row(),
             }
         ]
 

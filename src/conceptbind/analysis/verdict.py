@@ -40,6 +40,7 @@ from conceptbind.approximators.products import ObjectProduct
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.networks import Architecture
 from conceptbind.kernels.products import multiply_factors
+from conceptbind.sweeps import Job
 
 Verdict = Literal["bag of concepts", "simple binding", "memorised objects", "undetermined"]
 
@@ -55,6 +56,10 @@ COVERAGE = 0.8
 N_SEEDS = 6
 """Splits; the approximator is picked on the odd ones, judged on the even ones."""
 N_CONTROLS = 3
+
+KIND = "verdict"
+PROTOCOL = 1
+"""Part of the settings of every stored verdict: raised when a change may give another verdict."""
 
 PRODUCTS: tuple[Approximator, ...] = (ObjectProduct(), ObjectProduct(head="none"))
 """For embeddings that are sums and products: a perceptron would not find what these do not."""
@@ -114,6 +119,30 @@ class Judgement:
         for control, made in zip(row["controls"], self.controls, strict=True):
             control["recovered"] = made.recovered
         return {**row, "power": self.power}
+
+    def as_row(self) -> dict[str, Any]:
+        """Give the evidence as one flat row: lists hold one number a control."""
+        recovery, controls = self.recovery, self.controls
+        return {
+            "verdict": self.verdict,
+            "why": self.why,
+            "concepts": self.concepts,
+            "objects": self.objects,
+            "objects_low": self.objects_low,
+            "objects_high": self.objects_high,
+            "within": self.within,
+            "approximator": recovery.approximator,
+            "recovered": recovery.recovered,
+            "held_out": recovery.objects,
+            "held_out_additive": recovery.additive,
+            "held_out_ceiling": recovery.ceiling,
+            "train_r2": recovery.train_r2,
+            "converged": recovery.converged,
+            "power": self.power if controls else None,
+            "controls_recovered": [c.recovered for c in controls],
+            "controls_ceiling": [c.ceiling for c in controls],
+            "controls_converged": [c.converged for c in controls],
+        }
 
 
 def verdict(
@@ -176,6 +205,20 @@ def verdict(
         found,
         controls,
     )
+
+
+def verdict_job(subject: Subject) -> Job:
+    """Give the verdict on an encoder, with the settings of this module, as a job: one row of evidence."""
+    settings = {
+        "subject": subject.name,
+        "embeddings": subject.digest,
+        "protocol": PROTOCOL,
+        "coverage": COVERAGE,
+        "n_splits": N_SEEDS,
+        "n_controls": N_CONTROLS,
+        "candidates": [dict(c.settings) for c in CANDIDATES],
+    }
+    return Job(KIND, (settings,), lambda: [verdict(subject).as_row()], f"verdict on {subject.name}")
 
 
 def decide(
