@@ -350,7 +350,7 @@ FAMILY = {
     "MLP 256 x 3": "MLP 256 x 3",
     "MLP 1024": "MLP 1024",
 }
-IN_FIGURE = ("object table", "object product", "object product, by coordinate", "MLP 1024")
+IN_FIGURE = ("object table", "object product", "object product, by coordinate", "MLP 256")
 
 
 def held_out_objects(embedding):

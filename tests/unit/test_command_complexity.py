@@ -14,7 +14,7 @@ import torch
 from conceptbind import cli, planted, subjects
 from conceptbind.analysis.complexity import KIND, Sweep
 from conceptbind.approximators.closed_form import Additive, ObjectTable
-from conceptbind.commands import complexity
+from conceptbind.commands import _subject
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
@@ -207,7 +207,7 @@ def test_a_run_that_was_stopped_or_killed_goes_on_without_losing_or_repeating_fi
 
 
 def test_the_choices_are_those_of_the_package():
-    assert (complexity.DATA, complexity.PLANTED) == (subjects.SCENES, planted.KINDS)
+    assert (_subject.DATA, _subject.PLANTED) == (subjects.SCENES, planted.KINDS)
 
 
 def test_subjects_refuse_what_they_cannot_show():
