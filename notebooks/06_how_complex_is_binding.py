@@ -69,7 +69,13 @@ import ipywidgets
 from IPython.display import Markdown
 
 from conceptbind import plots, plots_complexity, widgets
-from conceptbind.analysis.complexity import COVERAGES, Subject, complexity_jobs, sweep_of
+from conceptbind.analysis.complexity import (
+    COVERAGES,
+    Subject,
+    complexity_jobs,
+    sweep_of,
+    sweep_of_more_objects,
+)
 from conceptbind.analysis.complexity_table import ComplexityTable, compact
 from conceptbind.analysis.interactions import (
     effect_stability,
@@ -135,6 +141,14 @@ planted = {
     f"planted {name}": planted_subject(kind, values=VALUES, seed=SEED).data for name, kind in KINDS.items()
 }
 
+MORE_OBJECTS = {
+    "planted: product": lambda: planted_subject("product", values=8),
+    "planted: memorised objects": lambda: planted_subject("memorised", values=8),
+    "MiniLM, captions": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
+    "random-init ViT-B/32, captions": lambda: encoder_subject("random:ViT-B-32", values=8),
+}
+"""Embeddings of 64 objects: there a rule can be told from a table."""
+
 if RERUN:  # every encoder that could be loaded
     read = {study.spec for study in studies if study.data == CAPTIONS}
     seen = {study.spec for study in studies if study.data == FLAT}
@@ -144,6 +158,8 @@ if RERUN:  # every encoder that could be loaded
     with ResultStore("complexity.sqlite") as store:
         for subject in swept:
             run_jobs(store, complexity_jobs(subject, sweep_of(PRESET)))
+        for make in MORE_OBJECTS.values():
+            run_jobs(store, complexity_jobs(make(), sweep_of_more_objects(PRESET)))
         write_table("complexity", compact(store.rows("complexity")), settings={"preset": PRESET})
 sweep = ComplexityTable(read_table("complexity")["rows"])
 
@@ -228,15 +244,18 @@ widgets.explore(
 )
 
 # %% [markdown]
-# Move the slider for **MiniLM**. The widest MLPs fit their training scenes almost perfectly, and the ruler reads training
+# Move the sliders for **MiniLM**. The widest MLPs fit their training scenes almost perfectly, and the ruler reads training
 # objects in nearly all of them. On held-out objects it still reads the **concepts**, as soon as $\rho$ is large enough
 # that every value occurs. But it reads **hardly any held-out object**, at any width, depth or coverage.
+#
+# (How much is behind a point? At coverage 0.6 ten of the 24 objects are held out, which make 100 scenes in each split; at 0.9 only two,
+# and four scenes. Trust the middle of the curve more than its end.)
 #
 # That is the paper's finding F6, in our own fits. (In EfficientNet's pictures the concepts are read less often, in three quarters of
 # the held-out scenes and more: the scorecard counts it as not holding.) Beside it, the largest networks and the trees of the paper:
 
 # %% tags=["hide-input"]
-AT = 0.9
+AT = 0.6
 BIG = [
     "additive",
     "object product, by coordinate",
@@ -385,7 +404,14 @@ widgets.explore(
 )
 
 # %% [markdown]
-# TEXT64
+# **Now the two kinds of binding part.** For the planted product the approximator *by coordinate* reads no held-out object up to
+# coverage 0.3, four fifths of them at 0.5, and all from 0.6 on: where there is a rule, it is found as soon as enough objects have been seen. For
+# memorised objects nobody finds anything, as it must be. And in **MiniLM's captions nobody finds anything either**, though the ruler
+# reads every object in the real embeddings, and every concept in most approximations.
+#
+# Look at the **MLP** on the planted product, too. Even here, at coverage 0.9, it reads fewer held-out objects than the *additive*
+# approximator, which cannot bind. It is a universal approximator, it fits its training scenes, and it does not find a rule that is there. An
+# approximator's failure says something about an encoder only if the same approximator would succeed where binding is simple.
 #
 # ### How large, how deep?
 #
@@ -589,15 +615,8 @@ plots_complexity.stability_bars({name: mean_stability(effect_stability(s)) for n
 
 # %% tags=["hide-input"]
 REACT = ("additive", "object table", "object product", "MLP 256", "MLP 256 x 3", "MLP 1024")
-LARGE_DATA = {
-    "planted: product": lambda: planted_subject("product", values=8),
-    "planted: memorised objects": lambda: planted_subject("memorised", values=8),
-    "MiniLM, captions": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
-    "random-init ViT-B/32, captions": lambda: encoder_subject("random:ViT-B-32", values=8),
-}
-if PRESET == "smoke":
-    LARGE_DATA = dict(list(LARGE_DATA.items())[:1])
-large_spectra = {label: interaction_spectrum(make().data) for label, make in LARGE_DATA.items()}
+shown = list(MORE_OBJECTS)[: 1 if PRESET == "smoke" else None]
+large_spectra = {label: interaction_spectrum(MORE_OBJECTS[label]().data) for label in shown}
 
 lines = ["| embedding | encoder | " + " | ".join(FAMILY[a] for a in REACT) + " |", "|---|" + "---|" * 7]
 for label, spectrum_of in large_spectra.items():
@@ -725,7 +744,7 @@ def summary_aloud(embedding):
 
 widgets.explore(
     summary,
-    embedding=ipywidgets.ToggleButtons(options=list(large_spectra)),
+    embedding=ipywidgets.ToggleButtons(options=shown),
     alt=summary_aloud,
 )
 

@@ -20,16 +20,14 @@ from typing import Any
 
 from common import known_rows
 
-from conceptbind.analysis.complexity import COVERAGES, KIND, PROTOCOL, Subject, Sweep, complexity_jobs
+from conceptbind.analysis.complexity import KIND, PROTOCOL, Subject, complexity_jobs, sweep_of_more_objects
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.description_length import description_length
-from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, PRODUCTS, verdict
+from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, verdict
 from conceptbind.approximators.closed_form import Additive, ObjectTable
-from conceptbind.approximators.networks import Network
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.cli import main as conceptbind
 from conceptbind.embeddings import EmbeddingSet
-from conceptbind.kernels.networks import Architecture
 from conceptbind.planted import KINDS, planted_encoders
 from conceptbind.results import write_table
 from conceptbind.scenes import ConceptSpace, factorial_scenes
@@ -51,19 +49,6 @@ SWEEPS = (
     ("--encoder", "random:ViT-B-32"),
     ("--planted", "additive"),
 )
-LARGE = Sweep(
-    COVERAGES,
-    SEEDS,
-    (
-        Additive(),
-        ObjectTable(),
-        *PRODUCTS,
-        *(Network(Architecture("mlp", 256, depth)) for depth in (1, 2, 3)),
-    ),
-    slow=(Network(Architecture("mlp", 1024)),),
-    slow_coverages=(0.8,),
-)
-"""For 64 objects: no network that needs minutes a fit, and the widest where the tables are."""
 LARGE_SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "planted product": lambda: planted_subject("product", values=8),
     "MiniLM": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
@@ -94,7 +79,7 @@ def sweep(path: Path) -> int:
     for make in LARGE_SUBJECTS.values():
         subject = make()
         with ResultStore(path) as store:
-            ran = run_jobs(store, complexity_jobs(subject, LARGE), progress=False)
+            ran = run_jobs(store, complexity_jobs(subject, sweep_of_more_objects("laptop")), progress=False)
         print(f"{subject.name}: {ran.done} fits computed, {ran.skipped} were there", flush=True)
         _write_sweep(path)
     return 0

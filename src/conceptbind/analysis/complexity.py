@@ -96,6 +96,26 @@ def sweep_of(preset: str) -> Sweep:
     )
 
 
+def sweep_of_more_objects(preset: str) -> Sweep:
+    """Give a sweep for some 64 objects, 4,096 scenes, where a rule can be told from a table.
+
+    As :func:`sweep_of`, without fits that take minutes: perceptrons of width 256 and up to three hidden layers, at
+    "laptop" the one of width 1024 at coverage .8 only, no transformer, no trees.
+    Raises ValueError for another preset.
+    """
+    closed = (Additive(), ObjectTable(), ObjectProduct(), ObjectProduct(head="none"))
+    narrow = tuple(Network(Architecture("mlp", 256, depth)) for depth in DEPTHS[:3])
+    wide = (Network(Architecture("mlp", 1024)),)
+    return choose(
+        preset,
+        {
+            "smoke": sweep_of("smoke"),
+            "laptop": Sweep(COVERAGES, (0, 1, 2), (*closed, *narrow), wide, (0.8,)),
+            "paper": Sweep(COVERAGES, tuple(range(5)), (*closed, *narrow, *wide)),
+        },
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """Hold embeddings and the ruler that approximations of them are read with."""
