@@ -25,7 +25,7 @@
 #   the paper's result appear; find out that it also appears where it should not; build a test that can fail; and take
 #   binding functions apart into interactions.
 # - **Time**: 30 minutes to read. The `laptop` preset runs in about 2 minutes on two CPU cores; the large sweep behind the
-#   first figures takes half an hour and is read from a file, unless you set `RERUN = True`. The `paper` preset is for a GPU.
+#   first figures takes one to two hours and is read from a file, unless you set `RERUN = True`. The `paper` preset is for a GPU.
 
 # %% tags=["hide-input"]
 import sys
@@ -146,8 +146,9 @@ MORE_OBJECTS = {
     "planted: memorised objects": lambda: planted_subject("memorised", values=8),
     "MiniLM, captions": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
     "random-init ViT-B/32, captions": lambda: encoder_subject("random:ViT-B-32", values=8),
+    "EfficientNet-Lite0, pictures (24 objects)": lambda: encoder_subject("efficientnet-lite0", data="2-D"),
 }
-"""Embeddings of 64 objects: there a rule can be told from a table."""
+"""Embeddings of 64 objects, where a rule can be told from a table, and pictures, of which there are 24."""
 
 if RERUN:  # every encoder that could be loaded
     read = {study.spec for study in studies if study.data == CAPTIONS}
@@ -158,7 +159,7 @@ if RERUN:  # every encoder that could be loaded
     with ResultStore("complexity.sqlite") as store:
         for subject in swept:
             run_jobs(store, complexity_jobs(subject, sweep_of(PRESET)))
-        for make in MORE_OBJECTS.values():
+        for make in list(MORE_OBJECTS.values())[:-1]:  # the pictures are swept already
             run_jobs(store, complexity_jobs(make(), sweep_of_more_objects(PRESET)))
         write_table("complexity", compact(store.rows("complexity")), settings={"preset": PRESET})
 sweep = ComplexityTable(read_table("complexity")["rows"])
@@ -172,7 +173,8 @@ sweep = ComplexityTable(read_table("complexity")["rows"])
 # (fig-coverage)=
 # **Figure.** MLPs at growing coverage. On their training scenes: R², and scenes in which the ruler reads the objects.
 # On scenes of held-out objects: scenes in which it reads the concepts, and the objects. Mean and range over three splits; R²
-# below zero is drawn at zero; fits that did not converge are left out. Deep MLPs of width 1024 ran at three coverages.
+# below zero is drawn at zero; fits that did not converge are left out. Deep MLPs of width 1024 ran at three coverages. An MLP is
+# taken at the step at which it predicts its validation objects best, so its training R² can be lower than it could be.
 
 # %% tags=["hide-input"]
 SHORT = {
@@ -264,35 +266,74 @@ BIG = [
     "boosted trees",
     "random forest",
 ]
-lines = [
-    f"| at coverage {AT} | training R² | training objects | held-out concepts | held-out objects |",
-    "|---|---|---|---|---|",
-]
+COLUMNS = {
+    "training R²": "r2_train",
+    "after all steps": "r2_all_steps",
+    "training objects": "objects_train",
+    "mixed objects": "objects_mixed",
+    "held-out concepts": "concepts_held_out",
+    "held-out objects": "objects_held_out",
+}
+
+
+def cell(name, approximator, column):
+    found = sweep.reached(name, column, coverage=AT).get(approximator)
+    return "–" if found is None else f"{found:.2f}"
+
+
+lines = [f"| at coverage {AT} | " + " | ".join(COLUMNS) + " |", "|---|" + "---|" * len(COLUMNS)]
 for label, name in SUBJECTS.items():
     for approximator in BIG:
-        try:
-            cells = [
-                f"{sweep.at(name, approximator, column, AT):.2f}"
-                for column in ("r2_train", "objects_train", "concepts_held_out", "objects_held_out")
-            ]
-        except KeyError:
-            continue
-        lines.append(f"| {label}: {approximator} | " + " | ".join(cells) + " |")
+        cells = [cell(name, approximator, column) for column in COLUMNS.values()]
+        if set(cells) != {"–"}:
+            lines.append(f"| {label}: {approximator} | " + " | ".join(cells) + " |")
 Markdown("\n".join(lines))
 
+# %% tags=["hide-input"]
+LARGE_FITS = ("MLP", "transformer", "global", "boosted", "random")
+BINDS = [name for name in SMALL if "additive" not in name]
+peaks = []
+for name in BINDS:
+    for approximator in sweep.names(name):
+        if approximator.startswith(LARGE_FITS):
+            c = sweep.curve(name, approximator, "objects_held_out")
+            peaks += [(mean, rho, approximator, name) for mean, rho in zip(c.mean, c.coverages, strict=True)]
+most_objects, at, by, of = max(peaks)
+most_at_06 = max(mean for mean, rho, *_ in peaks if rho == AT) if PRESET == "laptop" else most_objects
+concepts = {
+    approximator: [sweep.reached(name, "concepts_held_out", coverage=AT).get(approximator) for name in BINDS]
+    for approximator in BIG
+}
+lost = ", ".join(
+    f"{approximator} {min(found):.2f} to {max(found):.2f}"
+    for approximator, values in concepts.items()
+    if (found := [v for v in values if v is not None]) and min(found) < 0.8
+)
+n_left = sum(not r["converged"] for r in sweep.rows)
+Markdown(
+    f"Of all embeddings but the bag, a network or a forest reads held-out objects in at most **{most_objects:.2f}** of the scenes "
+    f"({by}, coverage {at:g}, {next(k for k, v in SUBJECTS.items() if v == of)}), and in at most "
+    f"{most_at_06:.2f} at coverage {AT}. Held-out *concepts* are read less than in 0.8 of the scenes, on some embedding, by: "
+    f"{lost}. {n_left} of {len(sweep.rows)} fits did not converge; they are in no mean."
+)
+
 # %% [markdown]
-# The table answers the question that we were most curious about: *does "at most 20 % of held-out objects" survive a
-# well-optimised fit?* **Yes.** The networks and trees of this table have a training R² of about .9 or above, and read held-out objects in none of
-# the scenes; the most that any network of the sweep reaches, in the mean of three splits, is .08. One detail of the paper does
-# not carry over: our random forests lose the concepts, too.
+# This answers the question that we were most curious about: *does "at most 20 % of held-out objects" survive a
+# well-optimised fit?* **Yes.** The networks explain nine tenths of their training scenes and more, when all their steps are taken, and
+# hardly ever give a held-out object. What does *not* carry over in our fits is the other half: concepts of new objects are lost by deep
+# networks, by trees and most of all by random forests.
+#
+# (The planted *bag* is the exception that proves the ruler: it has no objects to miss, the ruler guesses them from shared values, and
+# approximators are as good as the bag itself.)
 #
 # ## Was it the optimiser?
 #
 # The question is not idle. The code that was released with the paper trains its approximators at a constant rate of
 # 0.01, on targets that are not standardised, because its learning-rate schedule is built but never used. This is what *that*
 # protocol, written again by us, reports on the same data (4,000 steps, the number of the epoch that is best on the test scenes, as
-# it does), next to our fits of the same kind and width. (The page we
-# work from does not say how many layers its MLP has: here it has two hidden ones, and ours has one.)
+# it does; one split, 25 held-out scenes), next to our fits of the same kind. (The page we
+# work from does not say how many layers its MLP has: here it has two hidden ones of width 1024, and ours has one. Its product has 1024 factors
+# trained by gradient; ours at most 16, by alternating least squares. Ours: means of the splits that converged.)
 #
 # (tab-released)=
 # **Table.** The released protocol and ours, coverage 0.8. R² on training scenes at the last step; the best at any step; objects
@@ -319,9 +360,11 @@ for row in (r for r in released if r["coverage"] == 0.8):
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# On MiniLM, whose embeddings are of length one and lie close together, the released protocol does not fit its *training*
-# scenes, and from such a fit nothing follows about the encoder. (It does fit our planted embeddings, which are large.) With the
-# optimiser mended, the fits are good everywhere, and the objects are still missing. Finding F6 stands, for a better reason.
+# On MiniLM, whose embeddings are of length one and lie close together, the released protocol is not steady: the MLP explains half
+# of its *training* scenes, and the product swings (its best step and its last are far apart), so from its number nothing follows about the encoder.
+# On embeddings that are large, ours and EfficientNet's, the same settings fit well. So the settings, not the encoder, decide whether
+# anything is measured. With the optimiser mended the fits are good everywhere, and the objects are still missing. Finding F6
+# stands, for a better reason.
 #
 # ## Could it have come out otherwise?
 #
@@ -330,20 +373,20 @@ Markdown("\n".join(lines))
 # that, says the paper, makes transformers generalise. And the MLPs recognise **no held-out object** here either, at any
 # width.
 #
-# So at 24 objects the experiment says "no simple function fits" about *every* embedding that holds objects, be it made by a rule
-# or by a table. It cannot tell them apart, and it would be wrong to conclude from it that an encoder has memorised.
+# So with *these approximators* the experiment says "no simple function fits" about every embedding of 24 objects that binds, be it made by a rule
+# or by a table. It would be wrong to conclude from it that an encoder has memorised.
 #
-# Why? Count. The interaction of colour and shape is a table of $8 \times 3$ cells, each a vector. Behind a linear map,
-# a product with $R$ factors is a table of rank $R$ in disguise, and $8 \times 3$ cells have rank 3 at most *in any case*: there is nothing
-# to be gained from the cells we know for the cells we do not. (In the basis in which we planted it every coordinate is a
-# product of its own, and whoever knows the basis, as the approximator *by coordinate* does, gets some objects back. No
-# encoder tells us such a basis.) **A rule only shows itself where there are many more combinations than values.**
+# Why? Count. Each colour goes with three shapes. At coverage 0.6 about two of the three have been seen, and from two examples the factors of a
+# colour cannot be told, unless there are very few: a product with one factor for each coordinate has far more unknowns than that. (In the basis in which we
+# planted it every coordinate is a small product of its own, and whoever knows the basis, as the approximator *by coordinate* does, gets some
+# objects back at high coverage. No encoder tells us such a basis. A product with a *single* factor could be found with 24 objects, too.)
+# **A rule shows itself where there are many more combinations than values.**
 #
 # So take $8 \times 8 = 64$ objects, 4,096 scenes, and look at the held-out objects again.
 #
 # (fig-more-objects)=
-# **Figure.** The same with 64 objects: scenes in which the ruler reads the held-out objects, by approximator. Dashed: in the real
-# embeddings.
+# **Figure.** The same with 64 objects: scenes in which the ruler reads the held-out objects, by approximator, and in the real
+# embeddings. A line has gaps where no fit converged.
 
 # %% tags=["hide-input"]
 LARGE = {
@@ -356,6 +399,10 @@ LARGE = {
     "random-init ViT-B/32, captions": (
         "captions, 64 objects, random:ViT-B-32",
         "captions, random-init ViT-B/32, 64 objects",
+    ),
+    "EfficientNet-Lite0, pictures (24 objects)": (
+        "2-D, 24 objects, efficientnet-lite0",
+        "2-D, EfficientNet-Lite0, 24 objects",
     ),
 }
 """Their names in the sweep, and among the verdicts."""
@@ -379,11 +426,19 @@ def held_out_objects(embedding):
     return found
 
 
+def with_gaps(curve):
+    """Mean and range at every coverage, NaN where no fit converged."""
+    parts = []
+    for part in (curve.mean, curve.low, curve.high):
+        at = dict(zip(curve.coverages, part, strict=True))
+        parts.append([at.get(rho, float("nan")) for rho in COVERAGES])
+    return tuple(parts)
+
+
 def more_objects(embedding):
-    found = held_out_objects(embedding)
     return plots.curves(
         COVERAGES,
-        {label: (c.mean, c.low, c.high) for label, c in found.items()},
+        {label: with_gaps(c) for label, c in held_out_objects(embedding).items()},
         xlabel="coverage: share of the objects in training",
         ylabel="share of scenes",
     )
@@ -399,7 +454,7 @@ def more_objects_aloud(embedding):
 
 widgets.explore(
     more_objects,
-    embedding=ipywidgets.ToggleButtons(options=list(LARGE)),
+    embedding=ipywidgets.ToggleButtons(options=[label for label in LARGE if "24" not in label]),
     alt=more_objects_aloud,
 )
 
@@ -416,7 +471,7 @@ widgets.explore(
 # ### How large, how deep?
 #
 # (tab-size)=
-# **Table.** 64 objects, coverage 0.8, means of three splits. The most that any approximator reaches; the approximator of fewest
+# **Table.** Coverage 0.8, means of three splits, 64 objects unless noted. The most that any approximator reaches; the approximator of fewest
 # parameters that comes within 5 % of that; and the smallest MLP that does.
 
 # %% tags=["hide-input"]
@@ -429,7 +484,7 @@ SIZED = {
 
 
 def sized(found):
-    return "–" if found is None else f"{FAMILY[found[0]]} ({found[1]:,})"
+    return "–" if found is None else f"{FAMILY.get(found[0], found[0])} ({found[1]:,})"
 
 
 lines = ["| embedding | measure | most | smallest of all | smallest MLP |", "|---|---|---|---|---|"]
@@ -442,26 +497,34 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # (tab-depth)=
-# **Table.** What each hidden layer adds to R² in scenes of held-out objects: MLPs of width 256, from none (a linear map of the
-# values: the additive approximator) to three.
+# **Table.** R² by the number of hidden layers of width 256, from none (a linear map of the values: the additive approximator) to three;
+# in brackets, what the layer adds.
 
 # %% tags=["hide-input"]
 lines = ["| embedding | none | one | two | three |", "|---|---|---|---|---|"]
 for label, (name, _) in LARGE.items():
-    gains = sweep.depth_gains(name, "r2_held_out", coverage=0.8, width=256)
-    cells = [f"{value:.2f}" if not depth else f"{value:.2f} ({gain:+.2f})" for depth, value, gain in gains]
-    lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    for column, words in (("r2_train", "training"), ("r2_held_out", "held out")):
+        gains = sweep.depth_gains(name, column, coverage=0.8, width=256)
+        cells = [
+            f"{value:.2f}" if not depth else f"{value:.2f} ({gain:+.2f})" for depth, value, gain in gains
+        ]
+        lines.append(f"| {label}, {words} | " + " | ".join(cells) + " |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# TEXTSIZE
+# - **MiniLM**: a sum of concepts comes within 5 % of the best held-out R². The MLP of width 1024 is better still, because it also learns
+#   what lies *across* objects, and it reads no held-out object. **R² does not measure binding**: what binds is 1 % of the variance.
+# - **Planted product**: only the product *by coordinate* comes near; no MLP comes within 5 % of its held-out R².
+# - **Memorised objects**: nothing reaches a held-out R² above zero, as it must be.
+# - **How deep?** For the captions one hidden layer is what training scenes need; the planted embeddings gain from a second. For new objects of these 64 no
+#   number of layers of this width beats the linear map: what they add does not carry over.
 #
 # ## A test that can fail
 #
 # We want a test that says *memorised* only if it would have said *simple* of a simple function. So for each encoder we make
 # **controls**: the encoder's own embeddings, in which only the interactions within objects are exchanged, for a product of
-# rank 4, of the same size and with the same covariance. All else stays: the concept parts, what lies between objects, the noise,
-# the number of scenes. Two approximators, the products, run on both; on the encoder an MLP of width 256 runs, too. (What it could
+# rank 4, of the same size, along directions drawn from their covariance. The concept parts stay, and so does the number of scenes; what is neither
+# concept nor object is dealt out anew to the scenes, as noise. Two approximators, the products, run on both; on the encoder an MLP of width 256 runs, too. (What it could
 # find in a control, the products find.) What counts is the share of
 # held-out objects that is **recovered**,
 #
@@ -474,14 +537,15 @@ Markdown("\n".join(lines))
 # |---|---|
 # | **bag of concepts** | concepts are read in most scenes, objects are not, and there is hardly any interaction within objects |
 # | **simple binding** | objects are read, and more than half of the held-out ones are recovered |
-# | **memorised objects** | objects are read, at most a fifth is recovered, *and from the controls more than half is* |
-# | **undetermined** | everything else, above all: the controls are not recovered either |
+# | **memorised objects** | objects are read, at most a fifth is recovered, *and from every control more than half is* |
+# | **undetermined** | everything else, above all: a control is not recovered either |
 #
 # Objects are read in the scenes that a bag confuses: in *red circle, red square* the values alone say which objects are
-# there. Coverage 0.8, six splits, three controls. The thresholds were fixed before an encoder was judged. Two other rules were mended
+# there. Coverage 0.8, six splits, three controls. The thresholds were fixed before an encoder was judged. Three other rules were mended
 # after first runs, and all verdicts made again: at first objects were read in *all* scenes (a planted bag of 24 objects came
 # out at one half), and among approximators that recover equally little, one that had not converged could be taken (MiniLM was
-# *undetermined* because of it).
+# *undetermined* because of it); and *most* controls were enough where now *every* control has to be recovered (2 of the first 120 planted functions below were
+# called memorised and are products; the 30 verdicts of the last two parts were asked for afterwards, and the old rule would be wrong in 2 of them, too).
 #
 # (fig-verdict)=
 # **Figure.** The verdict on each embedding. Dotted and dashed: the thresholds 0.2 and 0.5.
@@ -510,30 +574,42 @@ Markdown("\n".join(lines))
 # under growing noise, and ask for the verdict on each.
 #
 # (tab-power)=
-# **Table.** Verdicts that are right / undetermined / wrong; 64 dimensions, one seed. Noise: its standard deviation, in units
-# of the spread of a coordinate without noise.
+# **Table.** Verdicts that are right / undetermined / wrong, all seeds together. Scenes: all ordered pairs of objects, or a sample of so
+# many. Noise: its standard deviation, in units of the spread of a coordinate without noise. Only the products judge here; an MLP, which is a
+# candidate for real embeddings too, could only add to what is recovered.
 
 # %% tags=["hide-input"]
 calibration = read_table("calibration")["rows"]
 noises = sorted({r["noise"] for r in calibration})
+
+
+def settings_of(r):
+    scenes_of = r.get("n_scenes") or (r["space"][0] * r["space"][1]) ** 2
+    return r["planted"], tuple(r["space"]), r["dim"], scenes_of
+
+
 lines = [
-    "| planted | " + " | ".join(f"noise {noise:g}" for noise in noises) + " |",
-    "|---|" + "---|" * len(noises),
+    "| planted | values | dimensions | scenes | " + " | ".join(f"noise {noise:g}" for noise in noises) + " |",
+    "|---|---|---|---|" + "---|" * len(noises),
 ]
-for kind, values in sorted({(r["planted"], tuple(r["space"])) for r in calibration}):
+for kind, values, dim, n in sorted({settings_of(r) for r in calibration}):
     cells = []
     for noise in noises:
-        some = [
-            r for r in calibration if (r["planted"], tuple(r["space"]), r["noise"]) == (kind, values, noise)
-        ]
+        some = [r for r in calibration if (*settings_of(r), r["noise"]) == (kind, values, dim, n, noise)]
         right, unsure = sum(r["right"] for r in some), sum(r["verdict"] == "undetermined" for r in some)
-        cells.append(f"{right} / {unsure} / {len(some) - right - unsure}" if some else "–")
-    lines.append(f"| {kind}, {' × '.join(map(str, values))} values | " + " | ".join(cells) + " |")
+        cells.append(f"{right} / {unsure} / {len(some) - right - unsure}" if some else "")
+    lines.append(f"| {kind} | {values[0]} × {values[1]} | {dim} | {n:,} | " + " | ".join(cells) + " |")
+right, unsure = sum(r["right"] for r in calibration), sum(r["undetermined"] for r in calibration)
+lines += [
+    "",
+    f"Of {len(calibration)} verdicts {right} are right, {unsure} undetermined, {len(calibration) - right - unsure} wrong.",
+]
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# No verdict is wrong. *Undetermined* are most of those under the largest noise, some of products and memorised objects where
-# the noise is as large as the signal, and the products of 24 objects under any noise tried. The same call judges any embeddings:
+# No verdict is wrong, and many are *undetermined*: that is the price. The test says *memorised* or *simple* where there are many objects,
+# many scenes and little noise: with a quarter of the 4,096 scenes, or noise as large as the signal, products and tables are mostly undetermined.
+# Bags are recognised nearly everywhere. The same call judges any embeddings, and `conceptbind verdict` does it from the command line:
 
 # %%
 small = ConceptSpace.of_sizes(6, 6)
@@ -611,7 +687,7 @@ plots_complexity.stability_bars({name: mean_stability(effect_stability(s)) for n
 #
 # (tab-effect)=
 # **Table.** Root mean square change when one value is replaced by another, in units of the spread of the embeddings: the norm of the
-# finite-difference Jacobian, of the encoder (exact) and of approximators that were fitted at coverage 0.8. 64 objects.
+# finite-difference Jacobian, of the encoder (exact) and of approximators that were fitted at coverage 0.8. 64 objects unless noted. –: no fit converged.
 
 # %% tags=["hide-input"]
 REACT = ("additive", "object table", "object product", "MLP 256", "MLP 256 x 3", "MLP 1024")
@@ -629,7 +705,9 @@ for label, spectrum_of in large_spectra.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# TEXTEFFECT
+# The additive approximator reacts least: it only has the mean change. Networks come closer to the encoder. None reacts more
+# strongly than its encoder does: they do not fail on new objects because they run wild there. (Part of what the planted embeddings do is
+# noise, which changes with every scene and which no approximator should follow.)
 
 # %% [markdown]
 # ## How many bits?
@@ -757,7 +835,8 @@ widgets.explore(
 # - **Shown**: with 64 objects the question can be asked, and MiniLM's binding is a table to functions of this size.
 # - **Not shown**: that no simple function exists. A verdict speaks of products with few factors, and of our approximators. A rule
 #   of another kind, in which *cat* and *dog* bind alike because they are animals, is not in the codes that we give them.
-# - **Not shown**: anything about CLIP. Its weights could not be loaded where this book was built; with them, the same cells run.
+# - **Not shown**: anything about CLIP. Its weights could not be loaded where this book was built. With them, `RERUN = True` sweeps
+#   them, too, and `conceptbind verdict --encoder open_clip:ViT-B-32-quickgelu/openai --values 8` judges them.
 
 # %% tags=["hide-cell"]
 PAGE = "06_how_complex_is_binding.html"
@@ -770,7 +849,10 @@ CLAIMS = {
 SPECS = {
     "captions, 24 objects, sentence:all-MiniLM-L6-v2": ("sentence:all-MiniLM-L6-v2", "captions, 24 objects"),
     "2-D, 24 objects, efficientnet-lite0": ("efficientnet-lite0", "2-D pictures, 24 objects"),
-    None: ("open_clip:ViT-B-32-quickgelu/openai", "captions and pictures, 24 objects"),
+    "captions, 24 objects, open_clip:ViT-B-32-quickgelu/openai": (
+        "open_clip:ViT-B-32-quickgelu/openai",
+        "captions, 24 objects",
+    ),
 }
 
 
@@ -807,14 +889,27 @@ for name, (spec, data) in SPECS.items():
                 )
             )
 
-for name in sweep.subjects:
-    if "random" not in name and "additive" not in name:
-        assert sweep.at(name, "MLP 4096", "r2_train", 0.8) > 0.9, "the optimiser did its work"
-        assert sweep.at(name, "MLP 4096", "objects_train", 0.8) > 0.9, (
-            "and the ruler reads what it was fitted to"
-        )
-        assert sweep.at(name, "MLP 4096", "concepts_held_out", 0.8) > 0.8, "concepts carry over"
-        assert sweep.at(name, "MLP 4096", "objects_held_out", 0.8) < 0.2, "objects do not"
+for name in BINDS:
+    found = sweep.reached(name, "r2_all_steps", coverage=0.8)
+    if "MLP 4096" in found:
+        assert found["MLP 4096"] > 0.9, "the optimiser did its work"
+        assert sweep.at(name, "MLP 4096", "objects_held_out", 0.8) < 0.2, "objects do not carry over"
+for name in ("captions, 24 objects, sentence:all-MiniLM-L6-v2", "2-D, 24 objects, efficientnet-lite0"):
+    assert sweep.at(name, "MLP 4096", "objects_train", 0.8) > 0.9, "the ruler reads what it was fitted to"
+    assert sweep.at(name, "MLP 4096", "concepts_held_out", 0.8) > 0.8, "concepts carry over"
+assert most_objects <= 0.2
+if PRESET == "laptop":
+    rule = sweep.curve("planted product, 64 objects", "object product, by coordinate", "objects_held_out")
+    at = dict(zip(rule.coverages, rule.mean, strict=True))
+    assert at[0.3] < 0.05 < 0.7 < at[0.5] < 0.95 < at[0.6], "a rule that is there is found"
+    last_mlp, last_sum = (
+        sweep.at("planted product, 64 objects", a, "objects_held_out", 0.9) for a in ("MLP 256", "additive")
+    )
+    assert last_mlp < last_sum, "and an MLP does not find it"
+    for name in ("captions, 64 objects, sentence:all-MiniLM-L6-v2", "planted memorised, 64 objects"):
+        for approximator in sweep.names(name):
+            assert max(sweep.curve(name, approximator, "objects_held_out").mean) < 0.02
+        assert min(sweep.curve(name, "additive", "ceiling_objects_held_out").mean) > 0.95
 assert all(row["right"] or row["verdict"] == "undetermined" for row in calibration), "no verdict is wrong"
 assert verdicts["planted product, 64 objects"]["verdict"] == "simple binding"
 assert verdicts["planted memorised, 64 objects"]["verdict"] == "memorised objects"

@@ -23,7 +23,7 @@ from common import known_rows
 from conceptbind.analysis.complexity import KIND, PROTOCOL, Subject, complexity_jobs, sweep_of_more_objects
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.description_length import description_length
-from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, verdict
+from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, decide, verdict
 from conceptbind.approximators.closed_form import Additive, ObjectTable
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.cli import main as conceptbind
@@ -124,9 +124,11 @@ def codes() -> int:
 
 
 def verdicts() -> int:
-    """Judge every encoder, and planted embeddings of 64 objects; rows that are there are kept."""
+    """Judge every encoder, and planted embeddings of 64 objects; of rows that are there the evidence is kept."""
     settings = {"coverage": COVERAGE, "seeds": N_SEEDS, "controls": N_CONTROLS}
-    rows = known_rows("verdicts", settings)
+    rows = [_decided(row) for row in known_rows("verdicts", settings)]
+    if rows:
+        write_table("verdicts", rows, settings=settings)
     for title, make in _subjects().items():
         if any(r["subject"] == title for r in rows):
             continue
@@ -136,6 +138,19 @@ def verdicts() -> int:
         write_table("verdicts", rows, settings=settings)
         print(f"{title}: {found.verdict}: {found.why}", flush=True)
     return 0
+
+
+def _decided(row: dict[str, Any]) -> dict[str, Any]:
+    """Take the decision from the evidence by the present rule."""
+    found, why = decide(
+        concepts=row["concepts"],
+        objects=(row["objects"], row["objects_low"], row["objects_high"]),
+        within=row["within"],
+        recovered=row["recovery"]["recovered"],
+        converged=row["recovery"]["converged"],
+        controls=[c["recovered"] for c in row["controls"]],
+    )
+    return {**row, "verdict": found, "why": why}
 
 
 def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:

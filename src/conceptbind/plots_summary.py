@@ -97,7 +97,7 @@ def _bits(part: SubFigure, bits: Mapping[str, float]) -> None:
     for i, value in enumerate(bits.values()):
         ax.text(value + most * 0.02, i, f"{value:.0f}", va="center", size=11)
     ax.set_yticks(list(y), list(bits), size=11)
-    ax.set_xlim(0, most * 1.2)
+    ax.set_xlim(0, most * 1.25)
     _rows(ax, len(bits))
     ax.set_xlabel("bits a scene, by code", loc="left")
 

@@ -138,6 +138,16 @@ def judged(verdict, controls=0):
     return Judgement(verdict, "why", 1.0, 0.9, 0.85, 0.95, 0.3, recovery, (recovery,) * controls)
 
 
+def convincing(answer):
+    """Evidence for an answer, under a verdict that an older rule might have taken from it."""
+    objects, within = ((0.1, 0.05, 0.15), 0.0) if answer == "bag of concepts" else ((0.9, 0.85, 0.95), 0.3)
+    found = Recovery("object product", 0.8, 0.1, 0.9, 0.8, True, (0.9, 0.9, 0.9))
+    nothing = Recovery("object product", 0.1, 0.1, 0.9, 0.8, True, (0.0, 0.0, 0.0))
+    recovery = found if answer == "simple binding" else nothing
+    controls = (found,) * 3 if answer == "memorised objects" else ()
+    return Judgement("undetermined", "old", 1.0, *objects, within, recovery, controls)
+
+
 def test_a_job_gives_one_row_and_whether_it_is_right(tmp_path, monkeypatch):
     given = {
         "additive": judged("bag of concepts"),
@@ -202,7 +212,7 @@ def test_the_tool_writes_a_table_of_what_is_stored(tmp_path, monkeypatch, capsys
     def verdict(subject, *, candidates):
         if subject.data.dim == 32:
             raise KeyboardInterrupt
-        return judged(ANSWERS[subject.data.provenance["planted"]], controls=1)
+        return convincing(ANSWERS[subject.data.provenance["planted"]])
 
     monkeypatch.setattr(calibration, "verdict", verdict)
     monkeypatch.setattr(sys, "argv", ["run_calibration", "--store", str(tmp_path / "fits.sqlite")])
@@ -210,7 +220,8 @@ def test_the_tool_writes_a_table_of_what_is_stored(tmp_path, monkeypatch, capsys
         tool.main()
     table = read_table("calibration")
     assert [r["planted"] for r in table["rows"]] == [k for k in KINDS for _ in range(2)]
-    assert all(r["right"] and r["seconds"] >= 0 for r in table["rows"])
+    assert all(r["right"] and not r["undetermined"] and r["seconds"] >= 0 for r in table["rows"])
+    assert all(r["verdict"] == r["answer"] and r["why"] != "old" for r in table["rows"])
     assert table["settings"]["grid"][0] == {
         "space": [4, 5],
         "noises": [0.1, 0.5],

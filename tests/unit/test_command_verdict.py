@@ -1,5 +1,6 @@
 """``conceptbind verdict``: one verdict, kept with its evidence."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,18 +59,60 @@ def test_other_embeddings_under_the_same_name_get_a_verdict_of_their_own(bag):
     }
 
 
+def write(path, z, scenes=SCENES, space=SPACE):
+    EmbeddingSet(z, scenes, space).save(path)
+
+
 def test_a_wrong_input_is_named_and_no_store_is_begun(tmp_path, capsys):
-    scenes = SCENES[(SCENES[:, 0] == SCENES[:, 1]).all(1)]
-    z = torch.randn(len(scenes), 8, generator=torch.Generator().manual_seed(0))
-    EmbeddingSet(z, scenes, SPACE).save(tmp_path / "twins.safetensors")
-    missing, twins = tmp_path / "none.safetensors", tmp_path / "twins.safetensors"
+    z = torch.randn(len(SCENES), 8, generator=torch.Generator().manual_seed(0))
+    twins = SCENES[(SCENES[:, 0] == SCENES[:, 1]).all(1)]
+    write(tmp_path / "twins.safetensors", z[: len(twins)], twins)
+    write(tmp_path / "equal.safetensors", torch.ones(len(SCENES), 8))
+    write(tmp_path / "few.safetensors", z[:5], SCENES[:5])
+    single = ConceptSpace.of_sizes(6)
+    write(tmp_path / "concept.safetensors", z[:36], factorial_scenes(single, 2), single)
+    np.save(tmp_path / "bare.npy", z.numpy())
+    np.savez(tmp_path / "nan.npz", embeddings=np.full((256, 4), np.nan, "float32"), scenes=SCENES.numpy())
+    (tmp_path / "notes.safetensors").write_text("notes")
+    messages = {
+        "none.safetensors": "no file of embeddings at",
+        "twins.safetensors": "no scene has two objects that differ in two concepts",
+        "equal.safetensors": "all 256 embeddings are equal",
+        "few.safetensors": "5 scenes are too few",
+        "concept.safetensors": "binding needs two concepts",
+        "bare.npy": "give --labels FILE.csv",
+        "nan.npz": "NaN",
+        "notes.safetensors": "notes.safetensors is damaged",
+    }
     store = tmp_path / "fits.sqlite"
-    for path, message in ((missing, str(missing)), (twins, "")):
-        assert cli.main(["verdict", "--embeddings", str(path), "--store", str(store)]) == 2
+    for name, message in messages.items():
+        command = ["verdict", "--embeddings", str(tmp_path / name), "--store", str(store), "--quiet"]
+        assert cli.main(command) == 2, name
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.startswith("conceptbind: error: ")
-        assert message in err
+        assert err.startswith("conceptbind: error: "), name
+        assert err.count("\n") == 1, name
+        assert message in err, name
+        assert name in err or name.startswith("twins"), name
+        assert not store.exists(), name
+
+
+def test_embeddings_with_their_scenes_in_one_npz(tmp_path, capsys):
+    toy = planted_encoders(SPACE, "additive", dim=32, seed=0, noise=0.1)
+    np.savez(tmp_path / "mine.npz", embeddings=toy.scenes(SCENES).numpy(), scenes=SCENES.numpy())
+    store = tmp_path / "fits.sqlite"
+    assert cli.main(["verdict", "--embeddings", str(tmp_path / "mine.npz"), "--store", str(store)]) == 0
+    assert capsys.readouterr().out.startswith("mine: bag of concepts")
+
+
+@pytest.mark.parametrize("seed", ["-1", "99999999999999999999", "two"])
+def test_seeds_that_are_none(seed, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["verdict", "--planted", "additive", "--seed", seed])
+    assert "--seed" in capsys.readouterr().err
+
+
+def test_one_thing_is_judged():
     with pytest.raises(SystemExit):
         cli.main(["verdict"])
 

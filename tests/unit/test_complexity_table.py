@@ -114,8 +114,11 @@ def test_compact_rows_of_a_real_sweep_are_what_the_table_reads(tmp_path):
     short = compact(stored)
     assert len(short) == len(stored) == 4
     assert json.loads(json.dumps(short)) == short
-    assert set(short[0]) == {*COLUMNS, "kind", "width", "depth"}
+    assert set(short[0]) == {*COLUMNS, "kind", "width", "depth", "r2_all_steps"}
     table = ComplexityTable(short)
+    network = next(r for r in stored if r["how"].get("kind") == "mlp")
+    (compacted,) = (r for r in short if r["kind"] == "mlp")
+    assert compacted["r2_all_steps"] == pytest.approx(network["chosen"]["train_r2_end"], abs=5e-5)
     good = [r for r in stored if r["converged"]]
     assert "additive" in {r["name"] for r in good}
     for r in good:

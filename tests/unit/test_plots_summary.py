@@ -68,6 +68,7 @@ def test_nothing_overlaps_the_edge_of_the_figure():
     for text in texts:
         box = text.get_window_extent()
         assert box.x0 >= whole.x0 - 1, text.get_text()
+        assert box.x1 <= whole.x1 + 1, text.get_text()
         assert box.y0 >= whole.y0 - 1, text.get_text()
         assert box.y1 <= whole.y1 + 1, text.get_text()
 

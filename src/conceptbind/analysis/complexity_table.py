@@ -17,12 +17,16 @@ COLUMNS = (
     "n_parameters",
     *(
         f"{measure}_{kind}"
-        for measure in ("r2", "concepts", "objects", "ceiling_objects", "unseen", "n")
+        for measure in ("r2", "concepts", "objects")
         for kind in ("train", "mixed", "held_out")
     ),
+    "ceiling_objects_held_out",
+    "n_held_out",
     "effect",
 )
-"""What a compact row keeps of a fit; the network's kind, width and depth, where there is one, are added."""
+"""What a compact row keeps of a fit. Of a network are added its kind, width and depth, and ``r2_all_steps``: training
+R² after all steps. It says whether the optimiser did its work; the weights that are kept are of the step, perhaps an
+earlier one, at which validation objects were predicted best."""
 
 
 def compact(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -30,8 +34,9 @@ def compact(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     kept = []
     for row in rows:
         short = {c: round(row[c], 4) if isinstance(row[c], float) else row[c] for c in COLUMNS}
-        how = row["how"]
-        kept.append({**short, **{key: how.get(key) for key in ("kind", "width", "depth")}})
+        how, end = row["how"], row["chosen"].get("train_r2_end")
+        network = {key: how.get(key) for key in ("kind", "width", "depth")}
+        kept.append({**short, **network, "r2_all_steps": None if end is None else round(end, 4)})
     return sorted(kept, key=lambda r: (r["subject"], r["name"], r["coverage"], r["seed"]))
 
 

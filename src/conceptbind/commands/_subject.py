@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 # Written again here, so that --help needs no torch: the tests hold that they are those of the package.
 DATA = ("captions", "2-D", "3-D")
 PLANTED = ("additive", "product", "memorised")
+MIN_SCENES = 10
 
 
 def add_subject(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
         help="V values for each of two concepts, 2 to 20: of captions or planted scenes; 24 objects without it",
     )
     parser.add_argument("--labels", metavar="FILE", type=Path, help="label file of --embeddings, .csv")
-    parser.add_argument("--seed", type=int, default=0, help="of an untrained encoder, or of planted scenes")
+    parser.add_argument("--seed", type=_seed, default=0, help="of an untrained encoder, or of planted scenes")
 
 
 def subject_of(args: argparse.Namespace) -> Subject:
@@ -72,8 +73,35 @@ def subject_of(args: argparse.Namespace) -> Subject:
 
 
 def _of_file(path: Path, labels: Path | None) -> Subject:
-    from conceptbind import embeddings, files
+    from conceptbind import files
     from conceptbind.analysis.complexity import Subject
 
-    data = embeddings.EmbeddingSet.load(path) if labels is None else files.from_file(path, labels)
+    try:
+        data = files.from_file(path, labels)
+    except ValueError as error:
+        raise ValueError(_naming(path, str(error))) from None
+    shown = [name for name, size in zip(data.space.concepts, data.space.n_values, strict=True) if size > 1]
+    if len(shown) < 2:
+        raise ValueError(
+            f"{path}: binding needs two concepts with two values or more, the labels have {len(shown)}: "
+            "add the columns of another concept, object1_<concept> and so on"
+        )
+    if data.n_scenes < MIN_SCENES:
+        raise ValueError(
+            f"{path}: {data.n_scenes} scenes are too few to fit anything to: give {MIN_SCENES} or more"
+        )
+    if bool((data.embeddings == data.embeddings[:1]).all()):
+        raise ValueError(f"{path}: all {data.n_scenes} embeddings are equal: check how they were computed")
     return Subject(path.stem, data)
+
+
+def _naming(path: Path, message: str) -> str:
+    message = message.replace("give labels, a CSV file or an integer array", "give --labels FILE.csv")
+    return message if str(path) in message else f"{path}: {message}"
+
+
+def _seed(text: str) -> int:
+    seed = int(text)
+    if not 0 <= seed < 2**32:
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to 2**32 - 1; got {text}")
+    return seed

@@ -18,23 +18,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("complexity.sqlite"),
         help="result store that gets the verdict and its evidence",
     )
-
-
-def stored_in(args: argparse.Namespace) -> Path:
-    """Say where the verdict is kept."""
-    return args.store
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge the binding function, unless the store has the verdict; print it with its reason."""
-    from conceptbind.analysis.verdict import KIND, verdict_job
-    from conceptbind.store import ResultStore
-    from conceptbind.sweeps import run_jobs
+    import time
 
-    job = verdict_job(subject_of(args))
-    with ResultStore(args.store) as store:
-        run_jobs(store, [job], progress=False)
-        asked = job.settings[0]
-        row = next(r for r in store.rows(KIND) if all(r[name] == value for name, value in asked.items()))
+    from conceptbind.analysis.verdict import KIND, verdict_job
+    from conceptbind.provenance import provenance
+    from conceptbind.store import ResultStore
+
+    job = verdict_job(subject_of(args), progress=not args.quiet)
+    asked = job.settings[0]
+    row = None
+    # Nothing is begun for embeddings that cannot be judged: a new store is opened when there is a row for it.
+    if args.store.exists():
+        with ResultStore(args.store) as store:
+            rows = store.rows(KIND)
+        row = next((r for r in rows if all(r.get(name) == value for name, value in asked.items())), None)
+    if row is None:
+        start = time.perf_counter()
+        numbers = job.run()
+        with ResultStore(args.store) as store:
+            store.add(KIND, job.settings, numbers, provenance(), time.perf_counter() - start)
+        row = {**asked, **numbers[0]}
     print(f"{row['subject']}: {row['verdict']}: {row['why']}")
     return 0
