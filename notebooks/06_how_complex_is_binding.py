@@ -87,6 +87,7 @@ from conceptbind.analysis.verdict import verdict
 from conceptbind.claims import Claim, record_claim
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.exercises import how_complex_is_binding as exercises
+from conceptbind.html_tables import html_table
 from conceptbind.planted import planted_encoders
 from conceptbind.plots_summary import Reading, complexity_summary
 from conceptbind.results import read_table, write_table
@@ -281,13 +282,15 @@ def cell(name, approximator, column):
     return "–" if found is None else f"{found:.2f}"
 
 
-lines = [f"| at coverage {AT} | " + " | ".join(COLUMNS) + " |", "|---|" + "---|" * len(COLUMNS)]
-for label, name in SUBJECTS.items():
-    for approximator in BIG:
-        cells = [cell(name, approximator, column) for column in COLUMNS.values()]
-        if set(cells) != {"–"}:
-            lines.append(f"| {label}: {approximator} | " + " | ".join(cells) + " |")
-Markdown("\n".join(lines))
+def table_of(embedding):
+    rows = [
+        [approximator, *(cell(SUBJECTS[embedding], approximator, column) for column in COLUMNS.values())]
+        for approximator in BIG
+    ]
+    return html_table([f"coverage {AT}", *COLUMNS], [row for row in rows if set(row[1:]) != {"–"}])
+
+
+widgets.explore(table_of, embedding=ipywidgets.Dropdown(options=list(SUBJECTS), value="MiniLM, captions"))
 
 # %% tags=["hide-input"]
 LARGE_FITS = ("MLP", "transformer", "global", "boosted", "random")
@@ -465,8 +468,9 @@ widgets.explore(
 # reads every object in the real embeddings, and every concept in most approximations.
 #
 # Look at the **MLP** on the planted product, too. Even here, at coverage 0.9, it reads fewer held-out objects than the *additive*
-# approximator, which cannot bind. It is a universal approximator, it fits its training scenes, and it does not find a rule that is there. An
-# approximator's failure says something about an encoder only if the same approximator would succeed where binding is simple.
+# approximator, which cannot bind. It is a universal approximator, the ruler reads the objects of nearly all its training scenes, and it does not find a
+# rule that is there. An approximator's failure says something about an encoder only if the same approximator would succeed where
+# binding is simple.
 #
 # ### How large, how deep?
 #
@@ -487,13 +491,16 @@ def sized(found):
     return "–" if found is None else f"{FAMILY.get(found[0], found[0])} ({found[1]:,})"
 
 
-lines = ["| embedding | measure | most | smallest of all | smallest MLP |", "|---|---|---|---|---|"]
-for label, (name, _) in LARGE.items():
+def sizes_of(embedding):
+    name, rows = LARGE[embedding][0], []
     for column, words in SIZED.items():
         most = max(sweep.reached(name, column, coverage=0.8).values())
         small, mlp = (sweep.smallest(name, column, coverage=0.8, kind=kind) for kind in (None, "mlp"))
-        lines.append(f"| {label} | {words} | {most:.2f} | {sized(small)} | {sized(mlp)} |")
-Markdown("\n".join(lines))
+        rows.append([words, f"{most:.2f}", sized(small), sized(mlp)])
+    return html_table(["measure", "most", "smallest of all", "smallest MLP"], rows)
+
+
+widgets.explore(sizes_of, embedding=ipywidgets.Dropdown(options=list(LARGE), value="MiniLM, captions"))
 
 # %% [markdown]
 # (tab-depth)=
@@ -504,7 +511,7 @@ Markdown("\n".join(lines))
 lines = ["| embedding | none | one | two | three |", "|---|---|---|---|---|"]
 for label, (name, _) in LARGE.items():
     for column, words in (("r2_train", "training"), ("r2_held_out", "held out")):
-        gains = sweep.depth_gains(name, column, coverage=0.8, width=256)
+        gains = sweep.depth_gains(name, column, coverage=0.8, width=256)[:4]
         cells = [
             f"{value:.2f}" if not depth else f"{value:.2f} ({gain:+.2f})" for depth, value, gain in gains
         ]
@@ -574,7 +581,7 @@ Markdown("\n".join(lines))
 # under growing noise, and ask for the verdict on each.
 #
 # (tab-power)=
-# **Table.** Verdicts that are right / undetermined / wrong, all seeds together. Scenes: all ordered pairs of objects, or a sample of so
+# **Table.** Verdicts that are right / undetermined / wrong, all seeds together; choose what was planted. Scenes: all ordered pairs of objects, or a sample of so
 # many. Noise: its standard deviation, in units of the spread of a coordinate without noise. Only the products judge here; an MLP, which is a
 # candidate for real embeddings too, could only add to what is recovered.
 
@@ -588,27 +595,31 @@ def settings_of(r):
     return r["planted"], tuple(r["space"]), r["dim"], scenes_of
 
 
-lines = [
-    "| planted | values | dimensions | scenes | " + " | ".join(f"noise {noise:g}" for noise in noises) + " |",
-    "|---|---|---|---|" + "---|" * len(noises),
-]
-for kind, values, dim, n in sorted({settings_of(r) for r in calibration}):
-    cells = []
-    for noise in noises:
-        some = [r for r in calibration if (*settings_of(r), r["noise"]) == (kind, values, dim, n, noise)]
-        right, unsure = sum(r["right"] for r in some), sum(r["verdict"] == "undetermined" for r in some)
-        cells.append(f"{right} / {unsure} / {len(some) - right - unsure}" if some else "")
-    lines.append(f"| {kind} | {values[0]} × {values[1]} | {dim} | {n:,} | " + " | ".join(cells) + " |")
+def power(planted_kind):
+    rows = []
+    for kind, values, dim, n in sorted({settings_of(r) for r in calibration}):
+        if kind != planted_kind:
+            continue
+        cells = []
+        for noise in noises:
+            some = [r for r in calibration if (*settings_of(r), r["noise"]) == (kind, values, dim, n, noise)]
+            right, unsure = sum(r["right"] for r in some), sum(r["undetermined"] for r in some)
+            cells.append(f"{right} / {unsure} / {len(some) - right - unsure}" if some else "")
+        rows.append([f"{values[0]} × {values[1]}", str(dim), f"{n:,}", *cells])
+    return html_table(["values", "dim", "scenes", *(f"noise {noise:g}" for noise in noises)], rows)
+
+
+kinds = sorted({r["planted"] for r in calibration})
+display(widgets.explore(power, planted_kind=ipywidgets.Dropdown(options=kinds, value="memorised")))
 right, unsure = sum(r["right"] for r in calibration), sum(r["undetermined"] for r in calibration)
-lines += [
-    "",
-    f"Of {len(calibration)} verdicts {right} are right, {unsure} undetermined, {len(calibration) - right - unsure} wrong.",
-]
-Markdown("\n".join(lines))
+Markdown(
+    f"Of all {len(calibration)} verdicts {right} are right, {unsure} undetermined, "
+    f"{len(calibration) - right - unsure} wrong."
+)
 
 # %% [markdown]
 # No verdict is wrong, and many are *undetermined*: that is the price. The test says *memorised* or *simple* where there are many objects,
-# many scenes and little noise: with a quarter of the 4,096 scenes, or noise as large as the signal, products and tables are mostly undetermined.
+# many scenes and little noise: with a quarter of the 4,096 scenes, or under noise as large as the signal, tables and products of low rank are undetermined.
 # Bags are recognised nearly everywhere. The same call judges any embeddings, and `conceptbind verdict` does it from the command line:
 
 # %%
@@ -705,7 +716,7 @@ for label, spectrum_of in large_spectra.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# The additive approximator reacts least: it only has the mean change. Networks come closer to the encoder. None reacts more
+# The additive approximator is among those that react least: it only has the mean change. Networks come closer to the encoder. None reacts more
 # strongly than its encoder does: they do not fail on new objects because they run wild there. (Part of what the planted embeddings do is
 # noise, which changes with every scene and which no approximator should follow.)
 
@@ -777,7 +788,7 @@ Markdown("\n".join(lines))
 # ## One page for one encoder
 #
 # (fig-summary)=
-# **Figure.** Everything above for one embedding of 64 objects: the verdict and its reason; what approximators of growing size read at
+# **Figure.** Everything above for one embedding: the verdict and its reason; what approximators of growing size read at
 # coverage 0.8 (numbers of parameters in brackets); which interactions there are; what the effect of one value depends on; and
 # what a scene costs, in bits, by code.
 

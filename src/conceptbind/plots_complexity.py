@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from conceptbind.analysis.interactions import INTERACTION_KINDS, STABILITY_PARTS
 from conceptbind.analysis.verdict import LITTLE, MOST
@@ -191,6 +192,10 @@ def code_lengths(
         ax.plot(x, [fmean(s) for s in seeds], color=colour, marker=marker, ms=5, label=label)
         ax.fill_between(x, [min(s) for s in seeds], [max(s) for s in seeds], color=colour, alpha=0.15, lw=0)
     ax.set_yscale("log")
+    # Plain numbers: 200 says more than 2 x 10^2.
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("coverage when the next objects arrive")
     ax.set_ylabel("bits a scene")
     if title:
