@@ -216,7 +216,10 @@ def coverage_curve(embedding, width, hidden_layers):
     try:
         found = curve_lines(embedding, width, hidden_layers)
     except KeyError:
-        return "<p>Not run: deep MLPs of this width belong to the <code>paper</code> preset, for a GPU.</p>"
+        return (
+            f"<p>{embedding}: not run with {hidden_layers} hidden layers of width {width}. They belong to the "
+            "<code>paper</code> preset, for a GPU.</p>"
+        )
     lines = {
         label: tuple([max(0.0, v) for v in part] for part in (c.mean, c.low, c.high))
         for label, c in found.items()
