@@ -242,11 +242,14 @@ def curve_aloud(embedding, width, hidden_layers):
 
 widgets.explore(
     coverage_curve,
-    embedding=ipywidgets.Dropdown(options=list(SUBJECTS), value="MiniLM, captions"),
+    # without the bag: each embedding weighs a third of a megabyte
+    embedding=ipywidgets.Dropdown(
+        options=[label for label in SUBJECTS if "bag" not in label], value="MiniLM, captions"
+    ),
     width=ipywidgets.SelectionSlider(options=WIDTHS, value=WIDTHS[-2:][0]),
     hidden_layers=ipywidgets.SelectionSlider(options=DEPTHS, value=1),
     alt=curve_aloud,
-    dpi=120,
+    dpi=100,
 )
 
 # %% [markdown]
@@ -670,7 +673,10 @@ def spectrum_aloud(show):
 
 
 widgets.explore(
-    spectrum, show=ipywidgets.ToggleButtons(options=["everything", "interactions only"]), alt=spectrum_aloud
+    spectrum,
+    show=ipywidgets.ToggleButtons(options=["everything", "interactions only"]),
+    alt=spectrum_aloud,
+    dpi=110,
 )
 
 # %% [markdown]
@@ -838,6 +844,7 @@ widgets.explore(
     summary,
     embedding=ipywidgets.ToggleButtons(options=shown),
     alt=summary_aloud,
+    dpi=110,
 )
 
 # %% [markdown]
