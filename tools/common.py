@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,23 @@ def write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8", newline="\n")
     os.replace(temporary, path)
+
+
+def decided(
+    row: dict[str, Any], *, recovered: float, converged: bool, controls: Sequence[float]
+) -> dict[str, Any]:
+    """Give a stored verdict with the decision that the present rule takes from its evidence."""
+    from conceptbind.analysis.verdict import decide
+
+    found, why = decide(
+        concepts=row["concepts"],
+        objects=(row["objects"], row["objects_low"], row["objects_high"]),
+        within=row["within"],
+        recovered=recovered,
+        converged=converged,
+        controls=controls,
+    )
+    return {**row, "verdict": found, "why": why}
 
 
 def known_rows(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:

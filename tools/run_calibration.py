@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from common import ROOT
+from common import ROOT, decided
 
 from conceptbind.analysis.calibration import KIND, KINDS, PROTOCOL, calibrate
-from conceptbind.analysis.verdict import decide
 from conceptbind.results import write_table
 from conceptbind.scenes import ConceptSpace
 from conceptbind.store import ResultStore
@@ -78,22 +77,11 @@ def rows(store: ResultStore) -> list[dict[str, Any]]:
 
 
 def _decided(row: dict[str, Any]) -> dict[str, Any]:
-    found, why = decide(
-        concepts=row["concepts"],
-        objects=(row["objects"], row["objects_low"], row["objects_high"]),
-        within=row["within"],
-        recovered=row["recovered"],
-        converged=row["converged"],
-        controls=row["controls_recovered"],
+    row = decided(
+        row, recovered=row["recovered"], converged=row["converged"], controls=row["controls_recovered"]
     )
-    undetermined = found == "undetermined"
-    return {
-        **row,
-        "verdict": found,
-        "why": why,
-        "right": found == row["answer"],
-        "undetermined": undetermined,
-    }
+    found = row["verdict"]
+    return {**row, "right": found == row["answer"], "undetermined": found == "undetermined"}
 
 
 def _name(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -18,19 +18,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from common import known_rows
+from common import decided, known_rows
 
 from conceptbind.analysis.complexity import KIND, PROTOCOL, Subject, complexity_jobs, sweep_of_more_objects
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.description_length import description_length
-from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, decide, verdict
+from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, verdict
 from conceptbind.approximators.closed_form import Additive, ObjectTable
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.cli import main as conceptbind
 from conceptbind.embeddings import EmbeddingSet
-from conceptbind.planted import KINDS, planted_encoders
+from conceptbind.planted import KINDS
 from conceptbind.results import write_table
-from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
 from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
 from conceptbind.subjects import encoder_subject, planted_subject
@@ -141,16 +140,8 @@ def verdicts() -> int:
 
 
 def _decided(row: dict[str, Any]) -> dict[str, Any]:
-    """Take the decision from the evidence by the present rule."""
-    found, why = decide(
-        concepts=row["concepts"],
-        objects=(row["objects"], row["objects_low"], row["objects_high"]),
-        within=row["within"],
-        recovered=row["recovery"]["recovered"],
-        converged=row["recovery"]["converged"],
-        controls=[c["recovered"] for c in row["controls"]],
-    )
-    return {**row, "verdict": found, "why": why}
+    recovery, controls = row["recovery"], [c["recovered"] for c in row["controls"]]
+    return decided(row, recovered=recovery["recovered"], converged=recovery["converged"], controls=controls)
 
 
 def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:
@@ -161,12 +152,8 @@ def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:
     for study in studies:
         n_objects = study.embedded.space.n_possible_objects
         found[f"{study.title}, {n_objects} objects"] = lambda e=study.embedded: e
-    space = ConceptSpace.of_sizes(8, 8)
-    scenes = factorial_scenes(space, 2)
     for kind in KINDS:
-        found[f"planted {kind}, 64 objects"] = lambda kind=kind: EmbeddingSet(
-            planted_encoders(space, kind, dim=512, seed=0, noise=0.5).scenes(scenes), scenes, space
-        )
+        found[f"planted {kind}, 64 objects"] = lambda kind=kind: planted_subject(kind, values=8).data
     return found
 
 

@@ -79,7 +79,6 @@ def planted_function(
     """Plant a binding function (the table at the head of this module) and embed all ordered scenes by it.
 
     ``n_scenes``: a sample of so many instead of all.
-
     ``noise``: standard deviation of what is added to every coordinate, in units of the root mean square distance of a
     coordinate from its mean without noise; 1 doubles the variance.
     ``dim``: as in :func:`conceptbind.planted.planted_encoders`.
