@@ -107,18 +107,14 @@ def apply(
     return torch.baddbmm(total, products, parameters["C"])
 
 
-def apply_to_values(
-    shape: ObjectSum, parameters: Mapping[str, Tensor]
-) -> Float[Tensor, "model value dim"]:
+def apply_to_values(shape: ObjectSum, parameters: Mapping[str, Tensor]) -> Float[Tensor, "model value dim"]:
     """Encode every value of every concept alone."""
     if shape.kind == "objects":
         return _perceptron(shape, parameters, _first_layer(shape, parameters))
     return parameters["U"]
 
 
-def _first_layer(
-    shape: ObjectSum, parameters: Mapping[str, Tensor]
-) -> Float[Tensor, "model value hidden"]:
+def _first_layer(shape: ObjectSum, parameters: Mapping[str, Tensor]) -> Float[Tensor, "model value hidden"]:
     """Give W_k E[v] of every value: far fewer than there are objects in a batch."""
     vectors = parameters["E"].split(shape.sizes, 1)
     weights = parameters["W0"].split(shape.width, 1)

@@ -82,7 +82,7 @@ def read_checkpoint(
             # settings first: those of another run are told before its weights are read
             if configs is not None and list(configs) != found:
                 raise CheckpointError(_difference(path, list(configs), found))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
         raise CheckpointError(
             f"the checkpoint {path} is damaged ({error}): move it away to start anew"
@@ -94,7 +94,9 @@ def read_checkpoint(
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {
-            n.removeprefix(prefix): t.to(device, copy=True) for n, t in tensors.items() if n.startswith(prefix)
+            n.removeprefix(prefix): t.to(device, copy=True)
+            for n, t in tensors.items()
+            if n.startswith(prefix)
         }
 
     return Checkpoint(tuple(found), part("weight."), part("moment."), tensors["losses"].clone())

@@ -61,7 +61,9 @@ class Data:
         self.pools = torch.nn.utils.rnn.pad_sequence(pools, batch_first=True).to(self.device)
         self.is_train = torch.stack([config.split.is_train for config in configs]).to(self.device)
         self.sizes = torch.tensor(c.sizes, device=self.device)
-        self.strides = torch.tensor([math.prod(c.sizes[k + 1 :]) for k in range(len(c.sizes))]).to(self.device)
+        self.strides = torch.tensor([math.prod(c.sizes[k + 1 :]) for k in range(len(c.sizes))]).to(
+            self.device
+        )
         self._keys = {
             name: torch.tensor([key_of(config.seed, name) for config in configs]).to(self.device)
             for name in (
@@ -95,7 +97,9 @@ class Data:
         """Make the scenes and captions of a step."""
         c = self.config
         single = self._draw_objects(step, c.n_singles, 1)
-        scenes = self.values_of(self._draw_objects(step, c.batch - c.n_singles, c.n_objects, skip=c.n_singles))
+        scenes = self.values_of(
+            self._draw_objects(step, c.batch - c.n_singles, c.n_objects, skip=c.n_singles)
+        )
         n_models, n_scenes = scenes.shape[:2]
         captions = scenes
         if c.caption_order == "random":
@@ -108,7 +112,11 @@ class Data:
         _, swapped = self._swapped(captions, step)
         asked = torch.ones(n_models, n_scenes, dtype=torch.bool, device=self.device)
         if not c.held_out_negatives:
-            asked = self.is_train.gather(1, self.index_of(swapped).flatten(1)).view(n_models, n_scenes, -1).all(-1)
+            asked = (
+                self.is_train.gather(1, self.index_of(swapped).flatten(1))
+                .view(n_models, n_scenes, -1)
+                .all(-1)
+            )
         return CaptionBatch(self.values_of(single), scenes, captions, swapped, asked)
 
     def values_of(self, index: Int[Tensor, "*batch"]) -> Int[Tensor, "*batch concept"]:
@@ -122,7 +130,9 @@ class Data:
     def _draw(self, name: str, step: int, n: int, high: int) -> Int[Tensor, "model draw"]:
         return integers(self._keys[name], step, n, torch.full_like(self.counts, high))
 
-    def _draw_objects(self, step: int, n: int, n_slots: int, *, skip: int = 0) -> Int[Tensor, "model scene slot"]:
+    def _draw_objects(
+        self, step: int, n: int, n_slots: int, *, skip: int = 0
+    ) -> Int[Tensor, "model scene slot"]:
         """Draw n scenes of training objects; the draws of ``skip`` scenes before them are left to others."""
         picks: list[Tensor] = []
         for slot in range(n_slots):
@@ -141,7 +151,7 @@ class Data:
         self, scenes: Int[Tensor, "model scene slot concept"], step: int
     ) -> tuple[Int[Tensor, "model scene 2 concept"], Int[Tensor, "model scene slot concept"]]:
         """Exchange a random concept's value between two random slots: the two new objects, and the whole scene."""
-        n_models, n_scenes, n_slots, n_concepts = scenes.shape
+        _, n_scenes, n_slots, n_concepts = scenes.shape
         first = self._draw("first", step, n_scenes, n_slots)
         second = self._draw("second", step, n_scenes, n_slots - 1)
         second = second + (second >= first)

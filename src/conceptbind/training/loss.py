@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from conceptbind.training.config import TrainingConfig
 from conceptbind.training.data import CaptionBatch, Data, QueryBatch
-from conceptbind.training.models import encode, encode_values, scale
+from conceptbind.training.models import Side, encode, encode_values, scale
 
 
 def loss_of(
@@ -98,14 +98,12 @@ def shown_values(
     config: TrainingConfig, scenes: Int[Tensor, "model scene slot concept"]
 ) -> Bool[Tensor, "model scene value"]:
     """Mark the values in each scene: those of concept 1, ..., of concept K."""
-    marks = [
-        functional.one_hot(scenes[..., k], size).amax(2) for k, size in enumerate(config.sizes)
-    ]
+    marks = [functional.one_hot(scenes[..., k], size).amax(2) for k, size in enumerate(config.sizes)]
     return torch.cat(marks, -1).bool()
 
 
 def _encoded(
-    config: TrainingConfig, parameters: Mapping[str, Tensor], side: str, singles: Tensor, scenes: Tensor
+    config: TrainingConfig, parameters: Mapping[str, Tensor], side: Side, singles: Tensor, scenes: Tensor
 ) -> Float[Tensor, "model scene dim"]:
     parts = [encode(config, parameters, side, x) for x in (singles, scenes) if x.shape[1]]
     return torch.cat(parts, 1)
@@ -126,7 +124,9 @@ def _numbered(config: TrainingConfig, scenes: Tensor) -> Int[Tensor, "model scen
 
 
 def _equal(
-    config: TrainingConfig, scenes: Int[Tensor, "model scene slot"], captions: Int[Tensor, "model caption slot"]
+    config: TrainingConfig,
+    scenes: Int[Tensor, "model scene slot"],
+    captions: Int[Tensor, "model caption slot"],
 ) -> Bool[Tensor, "model scene caption"]:
     """Say which captions are true of which scenes: the order of the objects counts if captions keep it."""
     if config.caption_order == "random":

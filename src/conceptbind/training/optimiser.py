@@ -64,7 +64,9 @@ class StackedAdamW:
 
 def zero_moments(parameters: Mapping[str, Tensor]) -> Parameters:
     """Give the moments before the first step."""
-    return {f"{which}.{n}": torch.zeros_like(p) for which in ("first", "second") for n, p in parameters.items()}
+    return {
+        f"{which}.{n}": torch.zeros_like(p) for which in ("first", "second") for n, p in parameters.items()
+    }
 
 
 def progress_of(config: TrainingConfig, n_done: int) -> float:

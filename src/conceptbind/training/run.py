@@ -16,7 +16,7 @@ from conceptbind.training.checkpoints import Checkpoint, CheckpointError, read_c
 from conceptbind.training.config import TrainingConfig, check_together
 from conceptbind.training.data import Data
 from conceptbind.training.loss import loss_of
-from conceptbind.training.models import Parameters, Side, encode, encode_values, initialise
+from conceptbind.training.models import Parameters, Side, encode, encode_values, initialise, scale
 from conceptbind.training.optimiser import StackedAdamW, zero_moments
 
 Watch = Callable[[int, "TrainedModels"], None]
@@ -38,6 +38,11 @@ class TrainedModel:
     def split(self) -> ObjectSplit:
         """The objects it was trained on."""
         return self.config.split
+
+    @property
+    def temperature(self) -> float:
+        """What cosines are divided by, as learned."""
+        return 1 / float(scale(self.parameters))
 
     def scenes(self, scenes: Int[Tensor, "scene slot concept"]) -> Float[Tensor, "scene dim"]:
         """Embed scenes by the scene encoder. Raises ValueError for scenes of another space or number of objects."""
@@ -158,7 +163,9 @@ def train(
         data = Data(configs, device=device)
         optimiser = StackedAdamW(configs, parameters, state.moments, n_done)
         end = n_steps if stop_after is None else min(stop_after, n_steps)
-        for step in tqdm(range(n_done, end), initial=n_done, total=n_steps, disable=not progress, unit=" steps"):
+        for step in tqdm(
+            range(n_done, end), initial=n_done, total=n_steps, disable=not progress, unit=" steps"
+        ):
             # the same storage, so that the optimiser's steps in place are seen
             weights = {name: p.detach().requires_grad_() for name, p in parameters.items()}
             loss = loss_of(config, weights, data, step)
