@@ -36,22 +36,20 @@ def mix(state: Int[Tensor, "*batch"]) -> Int[Tensor, "*batch"]:
     return state ^ _shifted(state, _SHIFTS[2])
 
 
-def draws(keys: Int[Tensor, "model"], step: int, n: int) -> Int[Tensor, "model draw"]:
+def draws(keys: Int[Tensor, "key"], step: int, n: int) -> Int[Tensor, "key draw"]:
     """Draw n numbers of 32 bits, 0 ... 2**32 - 1, of every key at a step."""
     at = torch.arange(1, n + 1, device=keys.device)
     state = mix(keys + _signed(GAMMA * (step + 1)))
     return _shifted(mix(state[:, None] + at * _signed(GAMMA)), 32)
 
 
-def integers(
-    keys: Int[Tensor, "model"], step: int, n: int, high: Int[Tensor, "model"]
-) -> Int[Tensor, "model draw"]:
-    """Draw n integers, 0 ... high - 1, of every key at a step.
+def below(numbers: Int[Tensor, "*batch"], high: int | Int[Tensor, "#*batch"]) -> Int[Tensor, "*batch"]:
+    """Turn drawn numbers of 32 bits into integers 0 ... high - 1.
 
     ``high``: at least 1, below 2**31. An integer's probability is off by less than 2**-32 from 1 / high.
     """
     # the product of 32 and 31 bits fits, and its upper half is uniform (Lemire 2019, without the rejection)
-    return _shifted(draws(keys, step, n) * high[:, None], 32)
+    return (numbers * high) >> 32
 
 
 def _shifted(state: Int[Tensor, "*batch"], n: int) -> Int[Tensor, "*batch"]:

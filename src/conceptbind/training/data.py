@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from conceptbind.kernels.counter_random import integers, key_of
+from conceptbind.kernels.counter_random import below, draws, key_of
 from conceptbind.training.config import TrainingConfig, check_together
 
 
@@ -64,26 +64,20 @@ class Data:
         self.strides = torch.tensor([math.prod(c.sizes[k + 1 :]) for k in range(len(c.sizes))]).to(
             self.device
         )
-        self._keys = {
-            name: torch.tensor([key_of(config.seed, name) for config in configs]).to(self.device)
-            for name in (
-                *(f"slot {i}" for i in range(c.n_objects)),
-                "first",
-                "second",
-                "concept",
-                "others",
-                "order",
-            )
-        }
+        # one number a scene: which object is in each slot, and what is exchanged
+        self._each = (*(f"slot {i}" for i in range(c.n_objects)), "first", "second", "concept")
+        self._keys = self._keys_of(configs, self._each)
+        self._others, self._order = (self._keys_of(configs, (name,)) for name in ("others", "order"))
         if c.asks_every_object:
             self._set_up_every_object()
 
     def query_batch(self, step: int) -> QueryBatch:
         """Make the scenes and queries of a step."""
         c = self.config
-        index = self._draw_objects(step, c.batch, c.n_objects)
+        bits = self._bits(step)
+        index = self._objects_of(bits, c.n_objects)
         scenes = self.values_of(index)
-        swapped = self._swapped(scenes, step)[0] if c.swaps else None
+        swapped = self._swapped(scenes, bits)[0] if c.swaps else None
         if c.asks_every_object:
             objects, asked, columns = self._every_object(index, swapped)
             weight = _first_time(index).to(c.weight_dtype)
@@ -95,21 +89,20 @@ class Data:
 
     def caption_batch(self, step: int) -> CaptionBatch:
         """Make the scenes and captions of a step."""
-        c = self.config
-        single = self._draw_objects(step, c.n_singles, 1)
-        scenes = self.values_of(
-            self._draw_objects(step, c.batch - c.n_singles, c.n_objects, skip=c.n_singles)
-        )
+        c, bits = self.config, self._bits(step)
+        single = self._objects_of(bits[:, :, : c.n_singles], 1)
+        bits = bits[:, :, c.n_singles :]
+        scenes = self.values_of(self._objects_of(bits, c.n_objects))
         n_models, n_scenes = scenes.shape[:2]
         captions = scenes
         if c.caption_order == "random":
             # equal numbers, which are rare, leave their slots in order
-            each = self._draw("order", step, n_scenes * c.n_objects, 2**31 - 1).view(n_models, n_scenes, -1)
+            each = draws(self._order, step, n_scenes * c.n_objects).view(n_models, n_scenes, -1)
             captions = _taken(scenes, each.argsort(dim=-1, stable=True))
         if not c.swaps:
             nothing = captions[:, :0]
             return CaptionBatch(self.values_of(single), scenes, captions, nothing, nothing[..., 0, 0] > 0)
-        _, swapped = self._swapped(captions, step)
+        _, swapped = self._swapped(captions, bits)
         asked = torch.ones(n_models, n_scenes, dtype=torch.bool, device=self.device)
         if not c.held_out_negatives:
             asked = (
@@ -127,35 +120,38 @@ class Data:
         """Number objects; values are not checked."""
         return (objects * self.strides).sum(-1)
 
-    def _draw(self, name: str, step: int, n: int, high: int) -> Int[Tensor, "model draw"]:
-        return integers(self._keys[name], step, n, torch.full_like(self.counts, high))
+    def _keys_of(self, configs: Sequence[TrainingConfig], names: Sequence[str]) -> Int[Tensor, "key"]:
+        return torch.tensor([key_of(c.seed, name) for name in names for c in configs]).to(self.device)
 
-    def _draw_objects(
-        self, step: int, n: int, n_slots: int, *, skip: int = 0
+    def _bits(self, step: int) -> Int[Tensor, "stream model scene"]:
+        """Draw all that a scene is made from, in one go."""
+        bits = draws(self._keys, step, self.config.batch)
+        return bits.view(len(self._each), len(self.pools), -1)
+
+    def _objects_of(
+        self, bits: Int[Tensor, "stream model scene"], n_slots: int
     ) -> Int[Tensor, "model scene slot"]:
-        """Draw n scenes of training objects; the draws of ``skip`` scenes before them are left to others."""
+        """Fill the slots of scenes with training objects."""
+        distinct = self.config.repeats == "distinct objects"
         picks: list[Tensor] = []
         for slot in range(n_slots):
-            distinct = self.config.repeats == "distinct objects"
-            keys, high = self._keys[f"slot {slot}"], self.counts - (slot if distinct else 0)
-            pick = integers(keys, step, skip + n, high)[:, skip:]
-            if distinct:
+            pick = below(bits[slot], self.counts[:, None] - (slot if distinct else 0))
+            if distinct and picks:
                 # the pick-th of the objects that are not in the scene yet
-                for taken in torch.stack(picks, -1).sort(-1).values.unbind(-1) if picks else ():
+                for taken in torch.stack(picks, -1).sort(-1).values.unbind(-1):
                     pick = pick + (pick >= taken)
             picks.append(pick)
         places = torch.stack(picks, -1)
         return self.pools.gather(1, places.flatten(1)).view(places.shape)
 
     def _swapped(
-        self, scenes: Int[Tensor, "model scene slot concept"], step: int
+        self, scenes: Int[Tensor, "model scene slot concept"], bits: Int[Tensor, "stream model scene"]
     ) -> tuple[Int[Tensor, "model scene 2 concept"], Int[Tensor, "model scene slot concept"]]:
         """Exchange a random concept's value between two random slots: the two new objects, and the whole scene."""
-        _, n_scenes, n_slots, n_concepts = scenes.shape
-        first = self._draw("first", step, n_scenes, n_slots)
-        second = self._draw("second", step, n_scenes, n_slots - 1)
+        n_slots, n_concepts = scenes.shape[2:]
+        first, second = below(bits[-3], n_slots), below(bits[-2], n_slots - 1)
         second = second + (second >= first)
-        concept = self._draw("concept", step, n_scenes, n_concepts)
+        concept = below(bits[-1], n_concepts)
         pair = torch.stack([first, second], -1)
         before = _taken(scenes, pair)
         moves = torch.arange(n_concepts, device=scenes.device) == concept[..., None, None]
@@ -198,7 +194,7 @@ class Data:
         found = [index[:, :n_scenes].flatten(1)]
         n_others = c.object_queries - n_scenes * c.n_objects
         if n_others and n_scenes == c.batch:
-            others = integers(self._keys["others"], step, n_others, self.counts)
+            others = below(draws(self._others, step, n_others), self.counts[:, None])
             found.append(self.pools.gather(1, others))
         if swapped is not None:
             negatives = self.index_of(swapped[:, :n_scenes]).flatten(1)

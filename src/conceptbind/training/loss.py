@@ -18,17 +18,6 @@ from conceptbind.training.data import CaptionBatch, Data, QueryBatch
 from conceptbind.training.models import Side, encode, encode_values, scale
 
 
-def loss_of(
-    config: TrainingConfig, parameters: Mapping[str, Tensor], data: Data, step: int
-) -> Float[Tensor, "model"]:
-    """Give every model's loss on the batch of a step."""
-    low_precision = config.dtype == "bfloat16"
-    with torch.autocast(data.device.type, torch.bfloat16, enabled=low_precision):
-        if config.form == "query":
-            return query_loss(config, parameters, data.query_batch(step), data)
-        return caption_loss(config, parameters, data.caption_batch(step))
-
-
 def query_loss(
     config: TrainingConfig, parameters: Mapping[str, Tensor], batch: QueryBatch, data: Data
 ) -> Float[Tensor, "model"]:
@@ -36,18 +25,37 @@ def query_loss(
 
     Scenes none of whose objects is among the queries are left out of the first.
     """
-    scenes = encode(config, parameters, "scene", batch.scenes)
+    queries = encoded_queries(config, parameters, batch, data)
+    return scene_losses(config, parameters, batch, queries).sum(1)
+
+
+def encoded_queries(
+    config: TrainingConfig, parameters: Mapping[str, Tensor], batch: QueryBatch, data: Data
+) -> tuple[Float[Tensor, "model query dim"], Float[Tensor, "model value dim"]]:
+    """Embed a batch's object queries, and all values."""
     objects = encode(config, parameters, "query", data.values_of(batch.objects).unsqueeze(2))
-    scores = scaled_cosines(parameters, scenes, objects).masked_fill(~batch.asked[:, None], -torch.inf)
-    picked = scores.gather(2, batch.columns)
+    return objects, encode_values(config, parameters)
+
+
+def scene_losses(
+    config: TrainingConfig,
+    parameters: Mapping[str, Tensor],
+    batch: QueryBatch,
+    queries: tuple[Float[Tensor, "model query dim"], Float[Tensor, "model value dim"]],
+    part: slice = slice(None),
+) -> Float[Tensor, "model scene"]:
+    """Give what the scenes of a batch, or a part of them, add to its loss."""
+    columns, weights = batch.columns[:, part], batch.weights[:, part]
+    scenes = encode(config, parameters, "scene", batch.scenes[:, part])
+    scores = scaled_cosines(parameters, scenes, queries[0]).masked_fill(~batch.asked[:, None], -torch.inf)
     # a place without weight may hold -inf, and 0 times that is no number
-    true = torch.where(batch.weights > 0, picked, 0.0) * batch.weights
-    counted = batch.weights.sum(-1)
-    by_scene = scores.logsumexp(-1) * counted - true.sum(-1)
-    total = by_scene.sum(1) / counted.sum(1).clamp(min=1)
+    true = torch.where(weights > 0, scores.gather(2, columns), 0.0) * weights
+    counted = batch.weights.sum(-1).sum(1, keepdim=True).clamp(min=1)
+    total = (scores.logsumexp(-1) * weights.sum(-1) - true.sum(-1)) / counted
     if config.concept_weight:
-        scores = scaled_cosines(parameters, scenes, encode_values(config, parameters))
-        total = total + config.concept_weight * soft_cross_entropy(scores, shown_values(config, batch.scenes))
+        scores = scaled_cosines(parameters, scenes, queries[1])
+        of_values = soft_cross_entropy(scores, shown_values(config, batch.scenes[:, part]))
+        total = total + config.concept_weight / batch.scenes.shape[1] * of_values
     return total
 
 
@@ -71,7 +79,7 @@ def caption_loss(
         asked = torch.cat([asked, batch.asked], 1)
         true = torch.cat([true, _equal(config, shown, _numbered(config, batch.swapped))], 2)
     scores = scaled_cosines(parameters, images, texts).masked_fill(~asked[:, None], -torch.inf)
-    return (soft_cross_entropy(scores, true & asked[:, None]) + to_images) / 2
+    return (soft_cross_entropy(scores, true & asked[:, None]) + to_images).mean(1) / 2
 
 
 def scaled_cosines(
@@ -88,10 +96,9 @@ def scaled_cosines(
 
 def soft_cross_entropy(
     scores: Float[Tensor, "model row column"], true: Bool[Tensor, "model row column"]
-) -> Float[Tensor, "model"]:
-    """Give the mean cross-entropy of rows whose mass is shared by their true columns; scores may be -inf elsewhere."""
-    hit = torch.where(true, scores, 0.0).sum(-1) / true.sum(-1)
-    return (scores.logsumexp(-1) - hit).mean(1)
+) -> Float[Tensor, "model row"]:
+    """Give the cross-entropy of rows whose mass is shared by their true columns; scores may be -inf elsewhere."""
+    return scores.logsumexp(-1) - torch.where(true, scores, 0.0).sum(-1) / true.sum(-1)
 
 
 def shown_values(

@@ -30,15 +30,13 @@ LOG_SCALE = "log_scale"
 POSITION_NOISE = 0.1
 """Compact tokens: standard deviation of a position around its slot's vector at the start, next to the slots'."""
 
-MAX_SLOTS_OF_QUERY = 1
-
 
 def shape_of(config: TrainingConfig, side: Side) -> Transformer | ObjectSum:
     """Describe one encoder."""
     c, kind = config, config.architecture_of(side)
     if kind != "transformer":
         return ObjectSum(kind, c.sizes, c.width, c.depth, c.feed_forward, c.dim)
-    n_slots = c.n_objects if side == "scene" or c.form == "clip" else MAX_SLOTS_OF_QUERY
+    n_slots = c.n_objects if side == "scene" or c.form == "clip" else 1
     paper = c.tokens == "paper"
     return Transformer(
         n_tokens=sum(c.sizes) + (3 if paper else 0),
@@ -81,6 +79,12 @@ def n_parameters(config: TrainingConfig) -> dict[Side, int]:
         side: transformer.n_parameters(s) if isinstance(s, Transformer) else object_sums.n_parameters(s)
         for side, s in shapes.items()
     }
+
+
+def n_tokens(config: TrainingConfig, side: Side) -> int:
+    """Count what one encoder computes for a scene: tokens of a transformer, objects of the others."""
+    shape = shape_of(config, side)
+    return shape.n_positions if isinstance(shape, Transformer) else config.n_objects
 
 
 def encode(

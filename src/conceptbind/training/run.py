@@ -15,7 +15,7 @@ from conceptbind.scenes import ObjectSplit, check_scenes
 from conceptbind.training.checkpoints import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from conceptbind.training.config import TrainingConfig, check_together
 from conceptbind.training.data import Data
-from conceptbind.training.loss import loss_of
+from conceptbind.training.gradients import loss_and_gradients
 from conceptbind.training.models import Parameters, Side, encode, encode_values, initialise, scale
 from conceptbind.training.optimiser import StackedAdamW, zero_moments
 
@@ -168,10 +168,8 @@ def train(
         ):
             # the same storage, so that the optimiser's steps in place are seen
             weights = {name: p.detach().requires_grad_() for name, p in parameters.items()}
-            loss = loss_of(config, weights, data, step)
-            gradients = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=True)
-            optimiser.step(step, dict(zip(weights, gradients, strict=True)))
-            losses[step] = loss.detach()
+            losses[step], gradients = loss_and_gradients(config, weights, data, step)
+            optimiser.step(step, gradients)
             n_done = step + 1
             saves = path is not None and (n_done % checkpoint_every == 0 or n_done == n_steps)
             if saves or n_done % 100 == 0 or n_done == end:
