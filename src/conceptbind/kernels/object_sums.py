@@ -56,7 +56,8 @@ def initialise(
     """Draw every model's weights from its generator, in float32.
 
     Linear layers have standard deviation ``linear_scale`` / sqrt(fan-in) and biases zero, value vectors
-    ``embedding_scale``. Factors of a product are of size one, so that neither it nor its gradient vanishes.
+    ``embedding_scale``. Factors are near plus or minus ``embedding_scale``, so that no product starts near zero for
+    one factor alone.
     """
     n_values, n_concepts, w, h = sum(shape.sizes), len(shape.sizes), shape.width, shape.feed_forward
 
@@ -80,7 +81,9 @@ def initialise(
     found = {"U": normal(embedding_scales, n_values, shape.dim)}
     if shape.kind == "product":
         sign = torch.stack([torch.randint(2, (n_values, w), generator=g) * 2.0 - 1 for g in generators])
-        found |= {"F": sign + normal([0.3] * len(generators), n_values, w), "C": linear(w, w, shape.dim)}
+        size = torch.tensor(embedding_scales)[:, None, None]
+        factors = size * (sign + normal([0.3] * len(generators), n_values, w))
+        found |= {"F": factors, "C": linear(w, w, shape.dim)}
     return found
 
 

@@ -168,7 +168,7 @@ class TrainingConfig:
         known = {f.name for f in fields(cls)}
         if unknown := sorted(settings.keys() - known):
             raise ValueError(f"unknown settings {unknown}: a model is determined by {sorted(known)}")
-        return cls(**settings)
+        return cls(**{**settings, "sizes": tuple(settings.get("sizes", cls.sizes))})
 
     def shared(self) -> dict[str, Any]:
         """Give what models must have in common to be trained together."""

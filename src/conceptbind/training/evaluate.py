@@ -6,12 +6,15 @@ measure        a scene counts when, strictly,                                   
 concepts       every value in it scores above every value not in it, for all concepts           prod_k 1 / C(V_k, p_k)
 objects        every object in it scores above every other possible object                      1 / C(|O|, p)
 swap           every object in it scores above all objects with two values exchanged            1 / C(p + s, p)
+swap alike     the same, only of scenes where every exchange leaves as many training objects    1 / C(p + s, p)
 sampled        every object in it scores above the exchanged ones and a sample of objects that  1 / C(p + q, p)
                occur in scenes of its kind: about what the released code reports
 caption        (form "clip") its caption scores above all captions with two values exchanged    1 / (1 + s)
 =============  ===============================================================================  ====================
 
 p different objects (values) are in the scene; s exchanged objects (captions) and q others are not. Scores are cosines.
+A query encoder may learn which objects there are: then even a scene encoder that is blind to binding prefers training
+objects to exchanged ones that are held out. "Swap alike" leaves no room for that.
 A margin within rounding of zero is a tie and does not count (see analysis/recognition).
 """
 
@@ -21,7 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,17 +40,18 @@ from conceptbind.analysis.recognition import (
 )
 from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind
 from conceptbind.training.config import Repeats
-from conceptbind.training.judged import judged_scenes, swapped_objects, swapped_scenes
+from conceptbind.training.judged import judged_scenes, pairs_of, swapped_objects, swapped_scenes
 from conceptbind.training.run import TrainedModel
 
 KINDS = {SceneKind.TRAIN: "train", SceneKind.MIXED: "mixed", SceneKind.HELD_OUT: "held_out"}
-MEASURES = ("concepts", "objects", "swap", "sampled", "caption")
+MEASURES = ("concepts", "objects", "swap", "swap alike", "sampled", "caption")
 N_SCENES = 4096
 N_SAMPLED = 64
 MAX_SCORES = 2**24
 """Scores that are in memory at a time."""
 
 
+@runtime_checkable
 class Encoders(Protocol):
     """What is judged: a scene encoder and a query encoder."""
 
@@ -84,7 +88,7 @@ class Evaluation:
         row: dict[str, Any] = {}
         for measure in MEASURES:
             for kind, name in KINDS.items():
-                r, key = self.found[measure, kind], f"{measure}_{name}"
+                r, key = self.found[measure, kind], f"{measure.replace(' ', '_')}_{name}"
                 values = (None,) * 5 if r is None else (r.accuracy, r.low, r.high, r.chance, r.ties)
                 for suffix, value in zip(("", "_low", "_high", "_chance", "_ties"), values, strict=True):
                     row[key + suffix] = None if value is None or math.isnan(value) else value
@@ -128,9 +132,10 @@ def evaluate_encoders(
     margins = _margins(encoders, split, scenes, rows, n_sampled, seed)
     index = split.space.object_index(scenes)
     for kind, some in rows.items():
-        # with a single object a bootstrap over objects cannot be
-        shared = index[some] if len(index[some].unique()) > 1 else None
         for measure, (margin, chance) in margins.items():
+            counted = index[some][margin[some] != math.inf]
+            # with a single object a bootstrap over objects cannot be
+            shared = index[some] if len(counted.unique()) > 1 else None
             found[measure, kind] = summarise(margin[some], chance[some], objects=shared, seed=seed)
     return Evaluation(found)
 
@@ -147,7 +152,8 @@ def _margins(
     space, index = split.space, split.space.object_index(scenes)
     z = _unit(encoders.scenes(scenes))
     found = {"concepts": _concepts(z @ _unit(encoders.values()).T, scenes, space.n_values)}
-    after = space.object_index(swapped_objects(scenes)).flatten(1)
+    exchanges = space.object_index(swapped_objects(scenes))
+    after = exchanges.flatten(1)
     wanted = torch.cat([index, after], 1)
     best, largest, scores = _against_every_object(encoders, z, index, wanted, space.n_possible_objects)
     n_slots = index.shape[1]
@@ -165,6 +171,11 @@ def _margins(
     worst = exchanged.masked_fill(~wrong, -math.inf)
     highest = worst.amax(1) if worst.shape[1] else torch.full_like(least, -math.inf)
     found["swap"] = (_margin(least, highest, largest, n_wrong == 0), _chance(n_own, n_wrong))
+    margin, chance = found["swap"]
+    alike = (
+        split.is_train[exchanges].sum(2) == split.is_train[pairs_of(index, exchanges.shape[1])].sum(2)
+    ).all(1)
+    found["swap alike"] = (margin.masked_fill(~alike.to(margin.device), math.inf), chance)
     found["sampled"] = _sampled(
         encoders, z, index, after, wrong, highest, least, largest, rows, n_sampled, seed
     )

@@ -54,29 +54,37 @@ def swapped_objects(
     With two concepts one of them is enough: exchanging the other gives the same two objects. The order is that of the
     pairs (1, 2), (1, 3), ..., the concepts running fastest.
     """
-    n_slots, n_concepts = scenes.shape[1:]
-    n_moved = {1: 0, 2: 1}.get(n_concepts, n_concepts)
+    n_concepts = scenes.shape[2]
     swaps = []
-    for i in range(n_slots):
-        for j in range(i + 1, n_slots):
-            for k in range(n_moved):
-                pair = scenes[:, [i, j]]
-                pair[:, :, k] = pair[:, :, k].flip(1)
-                swaps.append(pair)
+    for pair in _pairs(scenes.shape[1]):
+        for k in range({1: 0, 2: 1}.get(n_concepts, n_concepts)):
+            objects = scenes[:, pair]
+            objects[:, :, k] = objects[:, :, k].flip(1)
+            swaps.append(objects)
     return torch.stack(swaps, 1) if swaps else scenes[:, :0, None, :].expand(-1, 0, 2, -1)
+
+
+def pairs_of(index: Int[Tensor, "scene slot"], n_swaps: int) -> Int[Tensor, "scene swap 2"]:
+    """Give the two object indices that each of the :func:`swapped_objects` exchanges values of."""
+    pairs = _pairs(index.shape[1])
+    if not n_swaps:
+        return index[:, :0, None].expand(-1, 0, 2)
+    return torch.stack([index[:, pair] for pair in pairs], 1).repeat_interleave(n_swaps // len(pairs), 1)
 
 
 def swapped_scenes(scenes: Int[Tensor, "scene slot concept"]) -> Int[Tensor, "scene swap slot concept"]:
     """Put the :func:`swapped_objects` in their slots."""
-    n_slots = scenes.shape[1]
-    after = swapped_objects(scenes)
-    pairs = [[i, j] for i in range(n_slots) for j in range(i + 1, n_slots)]
+    pairs, after = _pairs(scenes.shape[1]), swapped_objects(scenes)
     n_each = after.shape[1] // max(1, len(pairs))
     whole = scenes[:, None].repeat(1, after.shape[1], 1, 1)
     for p, pair in enumerate(pairs):
         some = slice(p * n_each, (p + 1) * n_each)
         whole[:, some, pair] = after[:, some]
     return whole
+
+
+def _pairs(n_slots: int) -> list[list[int]]:
+    return [[i, j] for i in range(n_slots) for j in range(i + 1, n_slots)]
 
 
 def _of_kind(split: ObjectSplit, scenes: Int[Tensor, "scene slot"], kind: SceneKind) -> Bool[Tensor, "scene"]:

@@ -6,6 +6,7 @@ logsumexp_j s_j - sum_j p_j s_j, the mass of 1 shared equally by all candidates 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -51,7 +52,7 @@ def scene_losses(
     # a place without weight may hold -inf, and 0 times that is no number
     true = torch.where(weights > 0, scores.gather(2, columns), 0.0) * weights
     counted = batch.weights.sum(-1).sum(1, keepdim=True).clamp(min=1)
-    total = (scores.logsumexp(-1) * weights.sum(-1) - true.sum(-1)) / counted
+    total = (log_total(scores) * weights.sum(-1) - true.sum(-1)) / counted
     if config.concept_weight:
         scores = scaled_cosines(parameters, scenes, queries[1])
         of_values = soft_cross_entropy(scores, shown_values(config, batch.scenes[:, part]))
@@ -94,11 +95,22 @@ def scaled_cosines(
         return torch.bmm(a * factor[:, None, None], b.mT)
 
 
+def log_total(scores: Float[Tensor, "model row column"]) -> Float[Tensor, "model row"]:
+    """Give logsumexp of every row, without columns that add less than the square of the machine precision.
+
+    At a low temperature most probabilities would be subnormal numbers, with which a CPU multiplies a hundred times more
+    slowly.
+    """
+    with torch.no_grad():
+        least = scores.amax(-1, keepdim=True) + 2 * math.log(torch.finfo(scores.dtype).eps)
+    return scores.masked_fill(scores < least, -torch.inf).logsumexp(-1)
+
+
 def soft_cross_entropy(
     scores: Float[Tensor, "model row column"], true: Bool[Tensor, "model row column"]
 ) -> Float[Tensor, "model row"]:
     """Give the cross-entropy of rows whose mass is shared by their true columns; scores may be -inf elsewhere."""
-    return scores.logsumexp(-1) - torch.where(true, scores, 0.0).sum(-1) / true.sum(-1)
+    return log_total(scores) - torch.where(true, scores, 0.0).sum(-1) / true.sum(-1)
 
 
 def shown_values(
