@@ -23,6 +23,7 @@ import conceptbind
 COMMANDS = {
     "complexity": "fit simple functions to an encoder's binding function and judge them on held-out objects",
     "results": "count or export the rows of a result store",
+    "sweep": "train models on a grid of settings, and judge where they bind",
 }
 """Name and one-line summary of every command; the module's name has `_` for `-`."""
 
