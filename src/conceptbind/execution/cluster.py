@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -23,6 +24,8 @@ from conceptbind.execution.base import (
 
 RETRIES = 3
 """How often Ray runs a task again whose worker or node dies."""
+
+CONNECT_SECONDS = 10.0
 
 LOCAL = "local"
 """Address that stands for a cluster of this machine alone, which lives as long as the run."""
@@ -83,6 +86,7 @@ class RayCluster:
             self._look_for_a_node(ray)
             yield
             return
+        _reach(self.address)
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address == LOCAL:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to its makers unasked
@@ -90,10 +94,7 @@ class RayCluster:
         try:
             ray.init(address=self.address, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ExecutionError(
-                f"there is no Ray cluster to be used at {self.address!r} ({error}): give host:port of its head node, "
-                f'"auto" on one of its nodes, or "{LOCAL}"'
-            ) from error
+            raise _unusable(self.address, error) from error
         try:
             self._look_for_a_node(ray)
             yield
@@ -110,6 +111,23 @@ class RayCluster:
         if self.address == LOCAL:
             raise ExecutionError(f"{message} for a job: ask for fewer")
         warnings.warn(f"{message} now: jobs wait until one joins", stacklevel=2)
+
+
+def _reach(address: str) -> None:
+    """See that somebody listens at host:port; Ray itself would wait for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+        except OSError as error:
+            raise _unusable(address, error) from error
+
+
+def _unusable(address: str, error: Exception) -> ExecutionError:
+    return ExecutionError(
+        f"there is no Ray cluster to be used at {address!r} ({error}): give host:port of its head node, "
+        f'"auto" on one of its nodes, or "{LOCAL}"'
+    )
 
 
 def _ray() -> Any:
