@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from conceptbind import subjects
 from conceptbind.analysis.complexity import Sweep, complexity_jobs
@@ -167,10 +168,11 @@ def test_workers_that_cannot_start_are_an_error(tmp_path):
 
 
 def test_complexity_gives_the_same_rows_in_a_worker(tmp_path):
+    threads = torch.get_num_threads()
     subject = subjects.planted_subject("product", values=3, seed=0)
     jobs = complexity_jobs(subject, Sweep((0.5, 0.7), (0, 1), (Additive(),)))
     found = []
-    for name, where in (("here", InProcess()), ("there", WorkerProcesses(1))):
+    for name, where in (("here", InProcess()), ("there", WorkerProcesses(1, threads=threads))):
         with ResultStore(tmp_path / name) as store:
             assert run_jobs(store, jobs, progress=False, executor=where) == Ran(done=4, skipped=0)
             found.append([{**row, "seconds": 0, "created": 0} for row in store.rows()])
@@ -194,8 +196,6 @@ def test_numbers_out_of_range_are_refused(make, message):
 
 
 def test_threads_are_shared_among_workers_and_a_gpu_is_one_job_unless_said():
-    import torch
-
     assert WorkerProcesses(1).threads == torch.get_num_threads()
     assert WorkerProcesses(10_000).threads == 1
     assert [RayCluster("auto", device=d).gpus_per_task for d in ("cpu", "cuda")] == [0, 1]

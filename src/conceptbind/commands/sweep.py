@@ -94,20 +94,20 @@ def run(args: argparse.Namespace) -> int:
     grid = _grid(args)
     if grid.left_out:
         print(f"{grid.left_out} combinations cannot be: they are left out")
-    executor, n_models = _executor(args), len(grid.configs)
+    executor, batches, n_models = _executor(args), _batches(args, grid.configs), len(grid.configs)
     if args.dry_run:
-        return _list(args, grid.configs)
+        return _list(args, grid.configs, batches)
     with ResultStore(args.store) as store:
 
         def run_batches(jobs: Sequence[Job]) -> Ran:
             return run_jobs(store, jobs, progress=not args.quiet, executor=executor, keep_going=True)
 
-        ran = run_batches(_missing(args, grid.configs, store))
+        ran = run_batches(_missing(args, batches, store))
         n_done, failed = ran.done, [f for f in ran.failed if len(f.job.settings) == 1]
-        if batches := [f.job for f in ran.failed if len(f.job.settings) > 1]:
+        if broken := [f.job for f in ran.failed if len(f.job.settings) > 1]:
             # one model that diverges takes its batch along
-            print(f"{len(batches)} failed batches: their models are trained one by one", file=sys.stderr)
-            configs = [config for job in batches for config in _configs(job)]
+            print(f"{len(broken)} failed batches: their models are trained one by one", file=sys.stderr)
+            configs = [config for job in broken for config in _configs(job)]
             ran = run_batches(_batches(args, configs, together=1))
             n_done, failed = n_done + ran.done, [*failed, *ran.failed]
     for one in failed:
@@ -186,16 +186,13 @@ def _batches(
     )
 
 
-def _missing(
-    args: argparse.Namespace, configs: Sequence[TrainingConfig], store: ResultStore | None
-) -> list[Job]:
+def _missing(args: argparse.Namespace, batches: Sequence[Job], store: ResultStore | None) -> list[Job]:
     """List the batches with a model that is not stored; when the grid has grown, without those that are.
 
-    All are grouped before stored ones are left out: so the same command makes the same batches again, and finds their
-    checkpoints.
+    The batches are those of the whole grid: so the same command makes the same again, and finds their checkpoints.
     """
     jobs = []
-    for job in _batches(args, configs):
+    for job in batches:
         missing = range(len(job.settings)) if store is None else store.missing(job.settings, kind=job.kind)
         if len(missing) == len(job.settings):
             jobs.append(job)
@@ -213,14 +210,14 @@ def _configs(job: Job) -> list[TrainingConfig]:
     return [TrainingConfig(**{**settings, "sizes": tuple(settings["sizes"])}) for settings in own]
 
 
-def _list(args: argparse.Namespace, configs: Sequence[TrainingConfig]) -> int:
+def _list(args: argparse.Namespace, configs: Sequence[TrainingConfig], batches: Sequence[Job]) -> int:
     from conceptbind.store import ResultStore
 
     if args.store.exists():
         with ResultStore(args.store, create=False) as store:
-            jobs = _missing(args, configs, store)
+            jobs = _missing(args, batches, store)
     else:
-        jobs = _missing(args, configs, None)
+        jobs = _missing(args, batches, None)
     for job in jobs:
         print(job.about)
         for settings in job.settings:

@@ -13,6 +13,7 @@ import time
 from multiprocessing.connection import Connection
 
 import torch
+from tqdm import tqdm
 
 from conceptbind.execution.base import Failed, Outcome, attempt_for_another
 
@@ -42,6 +43,8 @@ def _serve(driver: Connection, index: int, threads: int, device: str) -> None:
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches all processes of a terminal; the driver decides
     threading.Thread(target=_end_with_driver, daemon=True).start()
+    # its own is shared between processes, and would be left behind by a worker that is killed
+    tqdm.set_lock(threading.RLock())
     torch.set_num_threads(threads)
     if device == "cuda" and torch.cuda.is_available():
         torch.cuda.set_device(index % torch.cuda.device_count())

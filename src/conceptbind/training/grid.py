@@ -40,11 +40,10 @@ class Grid:
 
     def point(self, index: int) -> dict[str, Any]:
         """Give the settings of one combination; the last setting changes fastest."""
-        point = {}
+        which = {}
         for name, values in reversed(self.values.items()):
-            index, which = divmod(index, len(values))
-            point[name] = values[which]
-        return point
+            index, which[name] = divmod(index, len(values))
+        return {name: values[which[name]] for name, values in self.values.items()}
 
 
 @dataclass(frozen=True)
