@@ -103,6 +103,12 @@ def test_killed_workers_nodes_and_drivers_lose_no_row(cluster, toys, tmp_path):
     names = ["squares-1", "hangs-2", "hangs-3", "raises-4", "squares-5"]
     driver = drive(*names)
     until(lambda: toys.pids(tmp_path, "hangs-2") and toys.pids(tmp_path, "hangs-3"), driver)
+    if (tmp_path / "driver-node").read_text() != cluster.head_node.node_id:
+        driver.kill()
+        driver.communicate()
+        pytest.skip(
+            "of nodes of one machine, this version of ray chose the one to be killed for the driver: use 2.60"
+        )
     workers = [toys.pids(tmp_path, name)[0] for name in ("hangs-2", "hangs-3")]
     nodes = [node_of(cluster, pid) for pid in workers]
     assert set(nodes) == set(cluster.list_all_nodes())  # one job hangs on each

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-from conceptbind.execution.base import InProcess
 from conceptbind.execution.cluster import RayCluster
 from conceptbind.execution.processes import WorkerProcesses
 from conceptbind.store import ResultStore
@@ -59,11 +58,22 @@ def jobs(folder, names):
     return [Job("toy", ({"name": n},), functools.partial(toy, str(folder), n), n) for n in names]
 
 
+class NotingCluster(RayCluster):
+    """A Ray cluster that writes down which of its nodes the driver is attached to."""
+
+    def run(self, tasks):
+        def noted():
+            import ray
+
+            (Path(folder) / "driver-node").write_text(ray.get_runtime_context().get_node_id())
+            yield from tasks
+
+        return super().run(noted())
+
+
 def executor(text):
-    """Read ``here``, ``2-workers``, or a Ray address."""
-    if text == "here":
-        return InProcess()
-    return WorkerProcesses(int(text[0]), threads=1) if text.endswith("-workers") else RayCluster(text)
+    """Read ``2-workers``, or a Ray address."""
+    return WorkerProcesses(int(text[0]), threads=1) if text.endswith("-workers") else NotingCluster(text)
 
 
 if __name__ == "__main__":
