@@ -71,9 +71,9 @@ class TrainingConfig:
     dim: int = 128
     """Of the embeddings, d."""
     linear_scale: float = 2.0
-    """Standard deviation of a linear layer at the start, times the root of its fan-in. It decides what is learned: at 1 a
-    transformer fails to fit which values go together, while perceptrons and products generalise the better the smaller
-    they start, as long as they fit at all."""
+    """Standard deviation of a linear layer at the start, times the root of its fan-in. It decides what is learned: at 1
+    a transformer fits objects badly, while perceptrons and products generalise the better the smaller they start, as
+    long as they fit at all."""
     embedding_scale: float = 1.0
     """Standard deviation of embeddings of values and tokens at the start, and the size of the factors of products."""
 
