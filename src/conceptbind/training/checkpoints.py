@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,3 @@ def _difference(path: Path, wanted: list[TrainingConfig], found: list[TrainingCo
     differ: dict[str, Any] = {name: f"{b[name]} there, {a[name]} here" for name in a if a[name] != b[name]}
     listed = "; ".join(f"{name} is {values}" for name, values in differ.items())
     return f"{path} is a checkpoint of other settings, in model {model} {listed}: {advice}"
-
-
-def same_model(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
-    """Say whether two sets of weights are equal bit for bit."""
-    return a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)

@@ -168,7 +168,7 @@ def _margins(
     # an exchanged object that is in the scene anyway, as of two red ones, is no wrong answer
     wrong = ~(after[:, :, None] == index[:, None]).any(2)
     n_wrong = _n_different(torch.where(wrong, after, -1)) - (~wrong).any(1).long()
-    worst = exchanged.masked_fill(~wrong, -math.inf)
+    worst = exchanged.masked_fill(~wrong.to(z.device), -math.inf)
     highest = worst.amax(1) if worst.shape[1] else torch.full_like(least, -math.inf)
     found["swap"] = (_margin(least, highest, largest, n_wrong == 0), _chance(n_own, n_wrong))
     margin, chance = found["swap"]
