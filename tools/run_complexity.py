@@ -4,7 +4,8 @@
     python tools/run_complexity.py verdicts     # one row as soon as it is there
     python tools/run_complexity.py codes        # results/description_length.json, in the same way
 
-The sweep is `conceptbind complexity` on 24 objects, one encoder after another; the verdicts need more objects.
+The sweep is `conceptbind complexity` on 24 objects, one encoder after another, and a smaller one of the same kind on 64
+objects, where a rule can be told from a table.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from common import known_rows
 
-from conceptbind.analysis.complexity import Subject
+from conceptbind.analysis.complexity import KIND, PROTOCOL, Subject, complexity_jobs, sweep_of_more_objects
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.description_length import description_length
-from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, verdict
+from conceptbind.analysis.verdict import COVERAGE, N_CONTROLS, N_SEEDS, decide, verdict
 from conceptbind.approximators.closed_form import Additive, ObjectTable
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.cli import main as conceptbind
@@ -32,6 +33,8 @@ from conceptbind.results import write_table
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
 from conceptbind.studies import CAPTIONS, FLAT, SOLID, geometry_studies
+from conceptbind.subjects import encoder_subject, planted_subject
+from conceptbind.sweeps import run_jobs
 
 TEXTS = ("sentence:all-MiniLM-L6-v2", "random:all-MiniLM-L6-v2", "random:ViT-B-32")
 PICTURES = ("efficientnet-lite0", "random:efficientnet-lite0")
@@ -43,8 +46,15 @@ SWEEPS = (
     ("--encoder", "sentence:all-MiniLM-L6-v2"),
     ("--encoder", "efficientnet-lite0", "--data", "2-D"),
     ("--planted", "memorised"),
+    ("--encoder", "random:ViT-B-32"),
     ("--planted", "additive"),
 )
+LARGE_SUBJECTS: Mapping[str, Callable[[], Subject]] = {
+    "planted product": lambda: planted_subject("product", values=8),
+    "MiniLM": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
+    "planted memorised": lambda: planted_subject("memorised", values=8),
+    "random ViT-B/32": lambda: encoder_subject("random:ViT-B-32", values=8),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,12 +67,28 @@ def main(argv: list[str] | None = None) -> int:
         return verdicts()
     if args.what == "codes":
         return codes()
+    return sweep(args.store)
+
+
+def sweep(path: Path) -> int:
+    """Fit what the store does not have yet; the table is written anew after each subject."""
     for options in SWEEPS:
-        if status := conceptbind(["complexity", *options, "--store", str(args.store), "--quiet"]):
+        if status := conceptbind(["complexity", *options, "--store", str(path), "--quiet"]):
             return status
-        with ResultStore(args.store) as store:
-            write_table("complexity", compact(store.rows("complexity")), settings={"preset": "laptop"})
+        _write_sweep(path)
+    for make in LARGE_SUBJECTS.values():
+        subject = make()
+        with ResultStore(path) as store:
+            ran = run_jobs(store, complexity_jobs(subject, sweep_of_more_objects("laptop")), progress=False)
+        print(f"{subject.name}: {ran.done} fits computed, {ran.skipped} were there", flush=True)
+        _write_sweep(path)
     return 0
+
+
+def _write_sweep(path: Path) -> None:
+    with ResultStore(path) as store:
+        rows = [row for row in store.rows(KIND) if row["protocol"] == PROTOCOL]
+    write_table("complexity", compact(rows), settings={"preset": "laptop"})
 
 
 def codes() -> int:
@@ -98,9 +124,11 @@ def codes() -> int:
 
 
 def verdicts() -> int:
-    """Judge every encoder, and planted embeddings of 64 objects; rows that are there are kept."""
+    """Judge every encoder, and planted embeddings of 64 objects; of rows that are there the evidence is kept."""
     settings = {"coverage": COVERAGE, "seeds": N_SEEDS, "controls": N_CONTROLS}
-    rows = known_rows("verdicts", settings)
+    rows = [_decided(row) for row in known_rows("verdicts", settings)]
+    if rows:
+        write_table("verdicts", rows, settings=settings)
     for title, make in _subjects().items():
         if any(r["subject"] == title for r in rows):
             continue
@@ -110,6 +138,19 @@ def verdicts() -> int:
         write_table("verdicts", rows, settings=settings)
         print(f"{title}: {found.verdict}: {found.why}", flush=True)
     return 0
+
+
+def _decided(row: dict[str, Any]) -> dict[str, Any]:
+    """Take the decision from the evidence by the present rule."""
+    found, why = decide(
+        concepts=row["concepts"],
+        objects=(row["objects"], row["objects_low"], row["objects_high"]),
+        within=row["within"],
+        recovered=row["recovery"]["recovered"],
+        converged=row["recovery"]["converged"],
+        controls=[c["recovered"] for c in row["controls"]],
+    )
+    return {**row, "verdict": found, "why": why}
 
 
 def _subjects() -> dict[str, Callable[[], EmbeddingSet]]:

@@ -8,7 +8,9 @@ from statistics import fmean
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from conceptbind.analysis.interactions import INTERACTION_KINDS, STABILITY_PARTS
 from conceptbind.analysis.verdict import LITTLE, MOST
@@ -16,6 +18,16 @@ from conceptbind.plots import CONCEPT, GREEN, OBJECT, ORANGE, WIDTH, _closed, sh
 
 LOOKS = ((CONCEPT, ""), (OBJECT, "///"), (GREEN, "..."), (ORANGE, "xxx"))
 """Colours and hatches of the segments, by place: the same for kinds and for what an effect depends on."""
+
+HEIGHT, PITCH = 0.42, 0.86
+"""Of a bar, and from one to the next."""
+
+STABILITY_NAMES = {
+    "stable": "the same everywhere",
+    "same object": "by the same object",
+    "other objects": "by other objects",
+    "higher": "by several at once",
+}
 
 ROOM = 0.1
 """A segment of this share of the axis has room for its number."""
@@ -52,14 +64,13 @@ def stability_bars(rows: Mapping[str, Mapping[str, float]], *, title: str = "") 
     leaves the row empty. Raises ValueError for a row without one of the parts.
     """
     _require(rows, STABILITY_PARTS)
-    names = {
-        "stable": "the same everywhere",
-        "same object": "by the same object",
-        "other objects": "by other objects",
-        "higher": "by several at once",
-    }
-    named = {label: {names[part]: row[part] for part in STABILITY_PARTS} for label, row in rows.items()}
-    return _stacked(named, tuple(names.values()), xlabel="share of the squared change", title=title)
+    named = {label: name_parts(row) for label, row in rows.items()}
+    return _stacked(named, tuple(STABILITY_NAMES.values()), xlabel="share of the squared change", title=title)
+
+
+def name_parts(row: Mapping[str, float]) -> dict[str, float]:
+    """Give the parts of an effect the names that figures call them by."""
+    return {STABILITY_NAMES[part]: row[part] for part in STABILITY_PARTS}
 
 
 def _require(rows: Mapping[str, Mapping[str, float]], keys: Sequence[str]) -> None:
@@ -83,17 +94,32 @@ def _stacked(
     xlabel: str,
     title: str,
 ) -> Figure:
-    height, pitch = 0.42, 0.86
     fig, ax = plt.subplots(
-        figsize=(WIDTH, 1.35 + 0.25 * bool(title) + 0.6 * pitch * len(rows)), layout="constrained"
+        figsize=(WIDTH, 1.35 + 0.25 * bool(title) + 0.6 * PITCH * len(rows)), layout="constrained"
     )
+    stack_bars(ax, rows, keys, looks=looks, xlabel=xlabel)
+    fig.legend(loc="outside upper left", ncols=2)
+    if title:
+        ax.set_title(title, loc="left", size=11)
+    return _closed(fig)
+
+
+def stack_bars(
+    ax: Axes,
+    rows: Mapping[str, Mapping[str, float]],
+    keys: Sequence[str],
+    *,
+    looks: Sequence[tuple[str, str]] = LOOKS,
+    xlabel: str,
+) -> None:
+    """Draw one stacked bar a row, each under its label, with the numbers that have room; every key has a handle."""
     for i, (label, row) in enumerate(rows.items()):
-        start, y = 0.0, pitch * i
+        start, y = 0.0, PITCH * i
         for key, (colour, hatch) in zip(keys, looks, strict=True):
             length = 0.0 if math.isnan(row[key]) else max(0.0, row[key])
             # Every key has a bar in the first row, even without length: the legend is made of them.
             name = key if i == 0 else "_"
-            ax.barh(y, length, height, left=start, color=colour, hatch=hatch, edgecolor="white", label=name)
+            ax.barh(y, length, HEIGHT, left=start, color=colour, hatch=hatch, edgecolor="white", label=name)
             if length >= ROOM:
                 ax.text(
                     start + length / 2,
@@ -105,16 +131,12 @@ def _stacked(
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
                 )
             start += length
-        ax.text(0, y - height * 0.6, label, va="bottom", size=11)
+        ax.text(0, y - HEIGHT * 0.6, label, va="bottom", size=11)
         if any(math.isnan(row[key]) for key in keys):
             ax.text(0, y, "undefined", va="center", size=11, style="italic")
-    share_axis(ax, bottom=pitch * (len(rows) - 1) + height * 0.75, xlabel=xlabel)
+    share_axis(ax, bottom=PITCH * (len(rows) - 1) + HEIGHT * 0.75, xlabel=xlabel)
     # No number stands beside a bar here; corrected shares may add up to a little more than 1 without the negative.
     ax.set_xlim(0, 1.02)
-    fig.legend(loc="outside upper left", ncols=2)
-    if title:
-        ax.set_title(title, loc="left", size=11)
-    return _closed(fig)
 
 
 def verdict_chart(rows: Mapping[str, Mapping[str, Any]], *, title: str = "") -> Figure:
@@ -170,6 +192,10 @@ def code_lengths(
         ax.plot(x, [fmean(s) for s in seeds], color=colour, marker=marker, ms=5, label=label)
         ax.fill_between(x, [min(s) for s in seeds], [max(s) for s in seeds], color=colour, alpha=0.15, lw=0)
     ax.set_yscale("log")
+    # Plain numbers: 200 says more than 2 x 10^2.
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("coverage when the next objects arrive")
     ax.set_ylabel("bits a scene")
     if title:

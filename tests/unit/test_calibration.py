@@ -56,6 +56,17 @@ def test_noise_is_relative_to_what_the_function_says(kind, noise):
     assert abs(float(together)) < 0.03
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_has_the_embeddings_of_its_scenes(kind):
+    some, every = planted(kind, n_scenes=90), planted(kind)
+    assert len(some.scenes.unique(dim=0)) == 90
+    place = SPACE.object_index(some.scenes) @ torch.tensor([20, 1])
+    torch.testing.assert_close(some.embeddings, every.embeddings[place])
+    assert not torch.equal(some.scenes, planted(kind, n_scenes=90, seed=1).scenes)
+    with pytest.raises(ValueError, match="401"):
+        planted(kind, n_scenes=401)
+
+
 def test_a_bag_of_concepts_is_blind_to_who_has_which_value():
     swapped = {"additive": 0.0, "product": None, "low-rank product": None, "memorised": None}
     scenes = factorial_scenes(SPACE, 2)
@@ -127,6 +138,16 @@ def judged(verdict, controls=0):
     return Judgement(verdict, "why", 1.0, 0.9, 0.85, 0.95, 0.3, recovery, (recovery,) * controls)
 
 
+def convincing(answer):
+    """Evidence for an answer, under a verdict that an older rule might have taken from it."""
+    objects, within = ((0.1, 0.05, 0.15), 0.0) if answer == "bag of concepts" else ((0.9, 0.85, 0.95), 0.3)
+    found = Recovery("object product", 0.8, 0.1, 0.9, 0.8, True, (0.9, 0.9, 0.9))
+    nothing = Recovery("object product", 0.1, 0.1, 0.9, 0.8, True, (0.0, 0.0, 0.0))
+    recovery = found if answer == "simple binding" else nothing
+    controls = (found,) * 3 if answer == "memorised objects" else ()
+    return Judgement("undetermined", "old", 1.0, *objects, within, recovery, controls)
+
+
 def test_a_job_gives_one_row_and_whether_it_is_right(tmp_path, monkeypatch):
     given = {
         "additive": judged("bag of concepts"),
@@ -169,6 +190,7 @@ def test_everything_that_determines_a_verdict_is_in_its_settings():
         {"noises": [0.2]},
         {"seeds": [1]},
         {"candidates": (ObjectProduct(restarts=3),)},
+        {"n_scenes": 100},
     ):
         (job,) = calibrate(**{**one, **change})
         assert job.settings != first.settings
@@ -181,14 +203,16 @@ def test_the_tool_writes_a_table_of_what_is_stored(tmp_path, monkeypatch, capsys
     monkeypatch.syspath_prepend(TOOL.parent)
     spec = importlib.util.spec_from_file_location("run_calibration", TOOL)
     tool = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, tool)  # dataclasses look their module up
     spec.loader.exec_module(tool)
-    monkeypatch.setattr(tool, "GRID", (((4, 5), 64, (0.1, 0.5), 0), ((2, 3), 32, (0.5,), 1)))
+    grid = (tool.Part((4, 5), (0.1, 0.5)), tool.Part((2, 3), (0.5,), dim=32, seed=1))
+    monkeypatch.setattr(tool, "GRID", grid)
     monkeypatch.setenv("CONCEPTBIND_RESULTS", str(tmp_path))
 
     def verdict(subject, *, candidates):
         if subject.data.dim == 32:
             raise KeyboardInterrupt
-        return judged(ANSWERS[subject.data.provenance["planted"]], controls=1)
+        return convincing(ANSWERS[subject.data.provenance["planted"]])
 
     monkeypatch.setattr(calibration, "verdict", verdict)
     monkeypatch.setattr(sys, "argv", ["run_calibration", "--store", str(tmp_path / "fits.sqlite")])
@@ -196,8 +220,15 @@ def test_the_tool_writes_a_table_of_what_is_stored(tmp_path, monkeypatch, capsys
         tool.main()
     table = read_table("calibration")
     assert [r["planted"] for r in table["rows"]] == [k for k in KINDS for _ in range(2)]
-    assert all(r["right"] and r["seconds"] >= 0 for r in table["rows"])
-    assert table["settings"]["grid"][0] == {"space": [4, 5], "dim": 64, "noises": [0.1, 0.5], "seed": 0}
+    assert all(r["right"] and not r["undetermined"] and r["seconds"] >= 0 for r in table["rows"])
+    assert all(r["verdict"] == r["answer"] and r["why"] != "old" for r in table["rows"])
+    assert table["settings"]["grid"][0] == {
+        "space": [4, 5],
+        "noises": [0.1, 0.5],
+        "dim": 64,
+        "seed": 0,
+        "n_scenes": None,
+    }
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--table"])
     tool.main()
     assert capsys.readouterr().out == "10 of 15 verdicts: 10 right, 0 undetermined, 0 wrong\n"

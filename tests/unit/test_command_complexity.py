@@ -14,7 +14,7 @@ import torch
 from conceptbind import cli, planted, subjects
 from conceptbind.analysis.complexity import KIND, Sweep
 from conceptbind.approximators.closed_form import Additive, ObjectTable
-from conceptbind.commands import complexity
+from conceptbind.commands import _subject
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.scenes import ConceptSpace, factorial_scenes
 from conceptbind.store import ResultStore
@@ -36,7 +36,9 @@ def test_a_smoke_run_on_planted_embeddings(store, capsys):
     command = [*PLANTED, "--preset", "smoke", "--store", str(store)]
     assert cli.main(command) == 0
     name = "planted product, 9 objects"
-    assert capsys.readouterr() == (f"{name}: 4 fits computed, 0 were there; they are in {store}\n", "")
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == f"{name}: 4 fits computed, 0 were there; they are in {store}"
+    assert err == ""
     found = {r["name"]: r for r in rows(store)}
     assert list(found) == ["additive", "object table", "object product", "MLP 16"]
     assert all(
@@ -44,7 +46,14 @@ def test_a_smoke_run_on_planted_embeddings(store, capsys):
     )
     assert found["additive"]["how"] == Additive().settings
     assert cli.main(command) == 0
-    assert capsys.readouterr().out == f"{name}: 0 fits computed, 4 were there; they are in {store}\n"
+    again = capsys.readouterr().out
+    assert again.splitlines()[0] == f"{name}: 0 fits computed, 4 were there; they are in {store}"
+    assert again.splitlines()[1:] == out.splitlines()[1:]
+    for line in out.splitlines()[2:]:
+        r = next(r for r in found.values() if line.startswith(r["name"] + " "))
+        assert line.split()[-7:-3] == [
+            f"{r[c]:.2f}" for c in ("r2_train", "objects_train", "concepts_held_out", "objects_held_out")
+        ]
     assert cli.main([*command, "--seed", "1"]) == 0
     assert "4 fits computed" in capsys.readouterr().out
     assert len({r["embeddings"] for r in rows(store)}) == 2
@@ -69,7 +78,10 @@ def tiny(monkeypatch):
 
 def test_embeddings_from_a_file_that_was_saved(file, store, tiny, capsys):
     assert cli.main(["complexity", "--embeddings", str(file), "--store", str(store), "--quiet"]) == 0
-    assert capsys.readouterr().out == f"mine: 8 fits computed, 0 were there; they are in {store}\n"
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"mine: 8 fits computed, 0 were there; they are in {store}"
+    assert [line.split()[:2] for line in out[2:]] == [["additive", "0.70"], ["object", "table"]]
+    assert all(line.endswith("0 of 4") for line in out[2:])
     assert {(r["subject"], r["coverage"], r["seed"]) for r in rows(store)} == {
         ("mine", c, s) for c in (0.5, 0.7) for s in (0, 1)
     }
@@ -94,7 +106,7 @@ def test_embeddings_with_a_label_file(tmp_path, store, tiny, capsys):
         (["--embeddings", "{0}/none.safetensors"], "{0}/none.safetensors"),
         (
             ["--embeddings", "{0}/notes.safetensors"],
-            "{0}/notes.safetensors is damaged or no safetensors file",
+            "{0}/notes.safetensors is damaged, or no .safetensors file",
         ),
         (["--planted", "additive", "--labels", "{0}/l.csv"], "--labels belongs to --embeddings"),
         (["--planted", "additive", "--values", "0"], "2 to 20 values a concept; got --values 0"),
@@ -207,7 +219,7 @@ def test_a_run_that_was_stopped_or_killed_goes_on_without_losing_or_repeating_fi
 
 
 def test_the_choices_are_those_of_the_package():
-    assert (complexity.DATA, complexity.PLANTED) == (subjects.SCENES, planted.KINDS)
+    assert (_subject.DATA, _subject.PLANTED) == (subjects.SCENES, planted.KINDS)
 
 
 def test_subjects_refuse_what_they_cannot_show():

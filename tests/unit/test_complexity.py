@@ -18,6 +18,7 @@ from conceptbind.analysis.complexity import (
     judge,
     split_of,
     sweep_of,
+    sweep_of_more_objects,
 )
 from conceptbind.approximators.base import make_task
 from conceptbind.approximators.closed_form import Additive, ObjectTable
@@ -359,8 +360,9 @@ def test_splits_of_unequal_sizes_and_without_a_training_scene_are_swept(tmp_path
 
 
 @pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
-def test_presets_list_fits_that_have_names_of_their_own(preset, subject):
-    sweep = sweep_of(preset)
+@pytest.mark.parametrize("of_more_objects", [False, True])
+def test_presets_list_fits_that_have_names_of_their_own(preset, of_more_objects, subject):
+    sweep = (sweep_of_more_objects if of_more_objects else sweep_of)(preset)
     found = settings_of(Counting("planted", subject.data), sweep)
     assert len({digest(s) for s in found}) == len(found)
     assert len({(s["name"], s["coverage"], s["seed"]) for s in found}) == len(found)
@@ -370,3 +372,21 @@ def test_presets_list_fits_that_have_names_of_their_own(preset, subject):
 def test_another_preset_is_named():
     with pytest.raises(ValueError, match="huge"):
         sweep_of("huge")
+    with pytest.raises(ValueError, match="huge"):
+        sweep_of_more_objects("huge")
+
+
+def test_tables_of_pairs_are_fitted_where_they_are_no_tables_of_objects(subject):
+    """Two concepts: left out. Three: fitted."""
+    space = ConceptSpace.of_sizes(2, 3, 2)
+    scenes = factorial_scenes(space, 2)
+    z = torch.randn(len(scenes), 8, generator=torch.Generator().manual_seed(0))
+    three = Subject("three concepts", EmbeddingSet(z, scenes, space))
+    assert subject.data.space.n_concepts == 2
+    names = {
+        s.name: {
+            settings["name"] for job in complexity_jobs(s, sweep_of("laptop")) for settings in job.settings
+        }
+        for s in (subject, three)
+    }
+    assert names["three concepts"] - names[subject.name] == {"pair table"}

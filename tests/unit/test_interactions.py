@@ -13,6 +13,7 @@ from conceptbind.analysis.interactions import (
     STABILITY_PARTS,
     effect_stability,
     interaction_spectrum,
+    mean_effect,
     mean_stability,
 )
 from conceptbind.embeddings import EmbeddingSet
@@ -287,6 +288,34 @@ def test_what_the_effect_depends_on_is_told_apart():
     assert tuple(mean) == STABILITY_PARTS
     assert mean["stable"] == pytest.approx(1 / 120)
     assert sum(mean.values()) == pytest.approx(1)
+
+
+def test_the_mean_effect_is_that_of_all_changes_of_one_value():
+    z = planted("product").embeddings[:, :30].double() + 0.3 * noise(144, 30)
+    changes = []
+    place = {tuple(scene.flatten().tolist()): i for i, scene in enumerate(SCENES)}
+    for slot, k in itertools.product(range(2), range(2)):
+        of_factor = []
+        for scene, i in place.items():
+            for value in range(SPACE.n_values[k]):
+                other = list(scene)
+                other[2 * slot + k] = value
+                if tuple(other) != scene:
+                    of_factor.append(float((z[place[tuple(other)]] - z[i]).square().sum()))
+        changes.append(sum(of_factor) / len(of_factor))
+    spread = float((z - z.mean(0)).square().sum(1).mean())
+    expected = math.sqrt(sum(changes) / len(changes) / spread)
+    assert mean_effect(interaction_spectrum(embedded(z))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_values_that_change_nothing_have_no_effect():
+    space = ConceptSpace.of_sizes(3, 1)
+    scenes = factorial_scenes(space, 2)
+    z = torch.nn.functional.one_hot(scenes[:, 0, 0], 3).float()
+    # Two factors have two values or more: the first moves a scene by sqrt 2, the second not at all; spread is sqrt 2/3.
+    found = mean_effect(interaction_spectrum(EmbeddingSet(z, scenes, space)))
+    assert found == pytest.approx(math.sqrt((2 + 0) / 2 / (2 / 3)))
+    assert math.isnan(mean_effect(interaction_spectrum(EmbeddingSet(torch.ones(9, 4), scenes, space))))
 
 
 def test_noise_lowers_stability_and_the_correction_takes_it_back():

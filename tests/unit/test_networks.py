@@ -16,6 +16,8 @@ EVERY = [
     Architecture("mlp", 16),
     Architecture("mlp", 8, 3),
     Architecture("product", 8),
+    Architecture("object products", 8),
+    Architecture("both products", 8),
     Architecture("decoder", 32),
     Architecture("decoder", 64, 2),
 ]
@@ -82,6 +84,33 @@ def test_a_product_is_the_product_of_value_vectors_plus_their_sum():
                     product = product * weights["V"][fit, at]
                     total = total + weights["A"][fit, at]
             torch.testing.assert_close(found[fit, row], total + product @ weights["C"][fit])
+
+
+@pytest.mark.parametrize("kind", ["object products", "both products"])
+def test_products_of_objects_have_a_readout_of_their_own(kind):
+    """By the definition, with the global product's factors before the objects' where there are both."""
+    architecture = Architecture(kind, 8)
+    weights, scenes = weights_of(architecture), draw_scenes(9)
+    found = apply(architecture, weights, one_hot(scenes, SIZES).double(), SIZES)
+    both = kind == "both products"
+    assert weights["V"].shape == (2, N_CODES, 16 if both else 8)
+    assert weights["C"].shape == (2, 24 if both else 16, DIM)
+    for fit in range(2):
+        readouts = weights["C"][fit].split(8)
+        for row, scene in enumerate(scenes.tolist()):
+            total = weights["c"][fit, 0].clone()
+            whole = torch.ones(8, dtype=torch.float64)
+            for slot, obj in enumerate(scene):
+                of_object = torch.ones(8, dtype=torch.float64)
+                for k, value in enumerate(obj):
+                    at = slot * sum(SIZES) + sum(SIZES[:k]) + value
+                    whole = whole * weights["V"][fit, at, :8]
+                    of_object = of_object * weights["V"][fit, at, -8:]
+                    total = total + weights["A"][fit, at]
+                total = total + of_object @ readouts[slot + both]
+            if both:
+                total = total + whole @ readouts[0]
+            torch.testing.assert_close(found[fit, row], total)
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -171,6 +200,7 @@ def test_weights_come_from_the_seed_of_their_fit():
         (("mlp", 0), "width and depth are at least 1; got 0 and 1"),
         (("mlp", 8, 0), "width and depth are at least 1; got 8 and 0"),
         (("product", 8, 2), "a product has one hidden layer; got depth 2"),
+        (("both products", 8, 3), "a product has one hidden layer; got depth 3"),
         (("decoder", 48), "the width of a decoder is a multiple of 32; got 48"),
     ],
 )
@@ -255,7 +285,13 @@ def test_training_leaves_the_start_as_it_was_and_finds_what_can_be_found():
     table = torch.randn(N_CODES, DIM, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = x @ table
     y = y - y.mean(0)
-    for architecture in (Architecture("mlp", 128), Architecture("product", 8), Architecture("decoder", 32)):
+    for architecture in (
+        Architecture("mlp", 128),
+        Architecture("product", 8),
+        Architecture("object products", 8),
+        Architecture("both products", 8),
+        Architecture("decoder", 32),
+    ):
         start = {n: w.double() for n, w in initialise(architecture, 2, SIZES, DIM, seeds=[0]).items()}
         before = {n: w.clone() for n, w in start.items()}
         _, losses = run(architecture, start, x[None], y[None], Schedule(n_steps=300, rate=0.01), [0])
@@ -264,7 +300,11 @@ def test_training_leaves_the_start_as_it_was_and_finds_what_can_be_found():
         assert float(losses[-1, 0]) < 0.01 * float(losses[0, 0]), label(architecture)
 
 
-@pytest.mark.parametrize("architecture", [Architecture("mlp", 16), Architecture("product", 8)], ids=label)
+@pytest.mark.parametrize(
+    "architecture",
+    [Architecture("mlp", 16), Architecture("product", 8), Architecture("both products", 8)],
+    ids=label,
+)
 def test_plain_gradient_descent_stays_in_the_span_of_the_targets(architecture):
     """With readouts at zero, targets on the axes they span give the same steps as targets as they are."""
     n, dim = 10, 24

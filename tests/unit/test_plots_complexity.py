@@ -6,7 +6,7 @@ import pytest
 
 from conceptbind import plots
 from conceptbind.analysis.interactions import INTERACTION_KINDS, STABILITY_PARTS
-from conceptbind.plots_complexity import spectrum_bars, stability_bars
+from conceptbind.plots_complexity import code_lengths, spectrum_bars, stability_bars
 
 NAN = float("nan")
 
@@ -90,3 +90,17 @@ def test_rows_that_cannot_be_drawn_are_named():
         stability_bars({"MiniLM": shares(1, 0, 0, 0)})
     with pytest.raises(ValueError, match="at least one encoder"):
         spectrum_bars({})
+
+
+def test_code_lengths_are_drawn_at_their_means_with_plain_numbers():
+    fig = code_lengths(
+        [0.5, 0.9], {"sum": [[100.0, 300.0], [400.0, 400.0]], "table": [[0.2, 0.4], [50.0, 70.0]]}
+    )
+    ax = fig.axes[0]
+    drawn = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    assert drawn == {"sum": [200, 400], "table": [1, 60]}  # less than one bit is drawn as one
+    assert ax.get_yscale() == "log"
+    fig.draw_without_rendering()
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert {"1", "10", "100", "200"} <= set(labels)
+    assert not any("$" in text for text in labels)

@@ -34,7 +34,6 @@ from conceptbind.analysis.verdict import (
     N_CONTROLS,
     N_SEEDS,
     PRODUCTS,
-    Judgement,
     Verdict,
     verdict,
 )
@@ -42,7 +41,7 @@ from conceptbind.approximators.base import Approximator
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.products import multiply_factors
 from conceptbind.planted import planted_encoders
-from conceptbind.scenes import ConceptSpace, factorial_scenes
+from conceptbind.scenes import ConceptSpace, factorial_scenes, sample_scenes
 from conceptbind.sweeps import Job
 
 Kind = Literal["additive", "product", "low-rank product", "global product", "memorised"]
@@ -68,20 +67,32 @@ NOISE_SALT = 0x2015E
 
 
 def planted_function(
-    space: ConceptSpace, kind: str, *, dim: int, noise: float, seed: int, n_objects: int = 2
+    space: ConceptSpace,
+    kind: str,
+    *,
+    dim: int,
+    noise: float,
+    seed: int,
+    n_objects: int = 2,
+    n_scenes: int | None = None,
 ) -> EmbeddingSet:
     """Plant a binding function (the table at the head of this module) and embed all ordered scenes by it.
+
+    ``n_scenes``: a sample of so many instead of all.
 
     ``noise``: standard deviation of what is added to every coordinate, in units of the root mean square distance of a
     coordinate from its mean without noise; 1 doubles the variance.
     ``dim``: as in :func:`conceptbind.planted.planted_encoders`.
-    Raises ValueError for an unknown kind, a dim that does not fit, or negative noise.
+    Raises ValueError for an unknown kind, a dim that does not fit, negative noise, or more scenes than there are.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}; got {kind!r}")
     if noise < 0:
         raise ValueError(f"noise is a standard deviation, at least 0; got {noise}")
-    scenes = factorial_scenes(space, n_objects)
+    if n_scenes is None:
+        scenes = factorial_scenes(space, n_objects)
+    else:
+        scenes = sample_scenes(space, n_objects, n_scenes, seed=seed)
     of_objects = kind if kind in ("product", "memorised") else "additive"
     parts = planted_encoders(space, of_objects, dim=dim, seed=seed).scene_objects
     generator = torch.Generator().manual_seed(seed + FACTOR_SALT)
@@ -108,45 +119,21 @@ def calibrate(
     seeds: Sequence[int],
     *,
     candidates: Sequence[Approximator] = PRODUCTS,
+    n_scenes: int | None = None,
 ) -> list[Job]:
     """List one verdict for every combination as a job: a row of the evidence, and whether it is ``right``.
 
-    Columns beside those of :func:`evidence`: ``answer``, ``right`` and ``undetermined``. A verdict that is neither
-    right nor undetermined is wrong. ``dims`` as in :func:`planted_function`.
+    Columns beside those of :meth:`Judgement.as_row`: ``answer``, ``right`` and ``undetermined``. A verdict that is
+    neither right nor undetermined is wrong. ``dims`` and ``n_scenes`` as in :func:`planted_function`.
     """
     return [
-        _job(kind, space, dim, noise, seed, tuple(candidates))
+        _job(kind, space, dim, noise, seed, tuple(candidates), n_scenes)
         for space in spaces
         for dim in dims
         for kind in kinds
         for noise in noises
         for seed in seeds
     ]
-
-
-def evidence(found: Judgement) -> dict[str, Any]:
-    """Give a judgement as one flat row: lists hold one number a control."""
-    recovery, controls = found.recovery, found.controls
-    return {
-        "verdict": found.verdict,
-        "why": found.why,
-        "concepts": found.concepts,
-        "objects": found.objects,
-        "objects_low": found.objects_low,
-        "objects_high": found.objects_high,
-        "within": found.within,
-        "approximator": recovery.approximator,
-        "recovered": recovery.recovered,
-        "held_out": recovery.objects,
-        "held_out_additive": recovery.additive,
-        "held_out_ceiling": recovery.ceiling,
-        "train_r2": recovery.train_r2,
-        "converged": recovery.converged,
-        "power": found.power if controls else None,
-        "controls_recovered": [c.recovered for c in controls],
-        "controls_ceiling": [c.ceiling for c in controls],
-        "controls_converged": [c.converged for c in controls],
-    }
 
 
 def _job(
@@ -156,6 +143,7 @@ def _job(
     noise: float,
     seed: int,
     candidates: tuple[Approximator, ...],
+    n_scenes: int | None,
 ) -> Job:
     settings = {
         "planted": kind,
@@ -168,12 +156,16 @@ def _job(
         "n_splits": N_SEEDS,
         "n_controls": N_CONTROLS,
         "candidates": [dict(c.settings) for c in candidates],
+        # Only where it is set: rows of full grids keep the key they had before there were samples.
+        **({} if n_scenes is None else {"n_scenes": n_scenes}),
     }
     sizes = " × ".join(map(str, space.n_values))
     name = f"{kind}, {sizes}, {dim} dimensions, noise {noise:g}, seed {seed}"
+    if n_scenes is not None:
+        name += f", {n_scenes} scenes"
 
     def run() -> list[dict[str, Any]]:
-        data = planted_function(space, kind, dim=dim, noise=noise, seed=seed)
+        data = planted_function(space, kind, dim=dim, noise=noise, seed=seed, n_scenes=n_scenes)
         found = verdict(Subject(name, data), candidates=candidates)
         answer = ANSWERS[kind]
         return [
@@ -181,7 +173,7 @@ def _job(
                 "answer": answer,
                 "right": found.verdict == answer,
                 "undetermined": found.verdict == "undetermined",
-                **evidence(found),
+                **found.as_row(),
             }
         ]
 

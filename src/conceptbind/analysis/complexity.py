@@ -21,7 +21,7 @@ from torch import Tensor
 from conceptbind.analysis.fixed_probes import FixedProbes, fit_fixed_probes
 from conceptbind.analysis.probing import ALL_CONCEPTS, OBJECTS
 from conceptbind.approximators.base import Approximation, Approximator, Task, make_task
-from conceptbind.approximators.closed_form import Additive, ObjectTable
+from conceptbind.approximators.closed_form import Additive, ObjectTable, PairTable
 from conceptbind.approximators.networks import Network
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.approximators.trees import BoostedTrees, RandomForest
@@ -45,6 +45,7 @@ MAX_JUDGED = 4096
 
 COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 WIDTHS = (64, 256, 1024, 4096)
+DEPTHS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,20 @@ class Sweep:
 def sweep_of(preset: str) -> Sweep:
     """Give the sweep of a preset.
 
-    "smoke": one coverage, a handful of small fits. "laptop": nine coverages, three seeds, perceptrons of one hidden
-    layer at all four widths, deeper ones at width 256, closed forms and products; transformers and trees at three
-    coverages.
+    "smoke": one coverage, a handful of small fits. "laptop": nine coverages, three seeds, closed forms, products,
+    perceptrons of one hidden layer at all four widths and deeper ones of width 64 and 256; deeper ones of width 1024,
+    transformers and trees at three coverages.
     "paper": all widths at all depths, five seeds, everything at all coverages; it is for a GPU.
     Raises ValueError for another preset.
     """
-    closed = (Additive(position=False), Additive(), ObjectTable())
+    closed = (Additive(position=False), Additive(), ObjectTable(), PairTable())
     products = (ObjectProduct(), ObjectProduct(head="none"))
     others = (Network(Architecture("decoder", 64, 2)), BoostedTrees(), RandomForest())
     wide = tuple(Network(Architecture("mlp", width)) for width in WIDTHS)
-    deep = tuple(Network(Architecture("mlp", 256, depth)) for depth in (2, 3, 4))
-    every = tuple(Network(Architecture("mlp", width, depth)) for width in WIDTHS for depth in (1, 2, 3, 4))
+    deep = {
+        width: tuple(Network(Architecture("mlp", width, depth)) for depth in DEPTHS[1:]) for width in WIDTHS
+    }
+    every = tuple(Network(Architecture("mlp", width, depth)) for width in WIDTHS for depth in DEPTHS)
     product = Network(Architecture("product", 64), Schedule(n_steps=300, rate=1e-2))
     few = (Additive(), ObjectTable(), ObjectProduct(ranks=(2,)), Network(Architecture("mlp", 16)))
     return choose(
@@ -82,9 +85,33 @@ def sweep_of(preset: str) -> Sweep:
         {
             "smoke": Sweep((0.5,), (0,), few),
             "laptop": Sweep(
-                COVERAGES, (0, 1, 2), (*closed, *products, product, *wide), (*deep, *others), (0.3, 0.6, 0.9)
+                COVERAGES,
+                (0, 1, 2),
+                (*closed, *products, product, *wide, *deep[64], *deep[256]),
+                (*deep[1024], *others),
+                (0.3, 0.6, 0.9),
             ),
             "paper": Sweep(COVERAGES, tuple(range(5)), (*closed, *products, product, *every, *others)),
+        },
+    )
+
+
+def sweep_of_more_objects(preset: str) -> Sweep:
+    """Give a sweep for some 64 objects, 4,096 scenes, where a rule can be told from a table.
+
+    As :func:`sweep_of`, without fits that take minutes: perceptrons of width 256 and up to three hidden layers, at
+    "laptop" the one of width 1024 at coverage .8 only, no transformer, no trees.
+    Raises ValueError for another preset.
+    """
+    closed = (Additive(), ObjectTable(), ObjectProduct(), ObjectProduct(head="none"))
+    narrow = tuple(Network(Architecture("mlp", 256, depth)) for depth in DEPTHS[:3])
+    wide = (Network(Architecture("mlp", 1024)),)
+    return choose(
+        preset,
+        {
+            "smoke": sweep_of("smoke"),
+            "laptop": Sweep(COVERAGES, (0, 1, 2), (*closed, *narrow), wide, (0.8,)),
+            "paper": Sweep(COVERAGES, tuple(range(5)), (*closed, *narrow, *wide)),
         },
     )
 
@@ -116,7 +143,8 @@ def split_of(space: ConceptSpace, coverage: float, seed: int) -> ObjectSplit:
 def complexity_jobs(subject: Subject, sweep: Sweep) -> list[Job]:
     """List the fits of one encoder as jobs: all seeds of one approximator and coverage together.
 
-    Coverages that leave no training or no held-out object, which a small space can have, are left out.
+    Coverages that leave no training or no held-out object, which a small space can have, are left out; so are tables of
+    pairs in a space of two concepts, where they are tables of objects.
     """
     n_all = subject.data.space.n_possible_objects
     batches = {
@@ -126,6 +154,8 @@ def complexity_jobs(subject: Subject, sweep: Sweep) -> list[Job]:
     }
     jobs = []
     for approximator in (*sweep.approximators, *sweep.slow):
+        if isinstance(approximator, PairTable) and subject.data.space.n_concepts < 3:
+            continue
         for coverage in sweep.coverages if approximator in sweep.approximators else sweep.slow_coverages:
             for seeds in batches.get(coverage, ()):
                 jobs.append(_job(subject, approximator, coverage, seeds))

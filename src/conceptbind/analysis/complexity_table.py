@@ -17,12 +17,16 @@ COLUMNS = (
     "n_parameters",
     *(
         f"{measure}_{kind}"
-        for measure in ("r2", "concepts", "objects", "ceiling_objects", "unseen", "n")
+        for measure in ("r2", "concepts", "objects")
         for kind in ("train", "mixed", "held_out")
     ),
+    "ceiling_objects_held_out",
+    "n_held_out",
     "effect",
 )
-"""What a compact row keeps of a fit; the network's kind, width and depth, where there is one, are added."""
+"""What a compact row keeps of a fit. Of a network are added its kind, width and depth, and ``r2_all_steps``: training
+R² after all steps. It says whether the optimiser did its work; the weights that are kept are of the step, perhaps an
+earlier one, at which validation objects were predicted best."""
 
 
 def compact(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -30,8 +34,9 @@ def compact(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     kept = []
     for row in rows:
         short = {c: round(row[c], 4) if isinstance(row[c], float) else row[c] for c in COLUMNS}
-        how = row["how"]
-        kept.append({**short, **{key: how.get(key) for key in ("kind", "width", "depth")}})
+        how, end = row["how"], row["chosen"].get("train_r2_end")
+        network = {key: how.get(key) for key in ("kind", "width", "depth")}
+        kept.append({**short, **network, "r2_all_steps": None if end is None else round(end, 4)})
     return sorted(kept, key=lambda r: (r["subject"], r["name"], r["coverage"], r["seed"]))
 
 
@@ -106,27 +111,41 @@ class ComplexityTable:
             )
         return fmean(good)
 
+    def reached(self, subject: str, column: str, *, coverage: float) -> dict[str, float]:
+        """Give the mean of every approximator that has a converged fit at a coverage."""
+        found = {}
+        for name in self.names(subject):
+            try:
+                found[name] = self.at(subject, name, column, coverage)
+            except KeyError:
+                continue
+        return found
+
     def smallest(
-        self, subject: str, column: str, *, coverage: float, fraction: float = 0.95
+        self, subject: str, column: str, *, coverage: float, fraction: float = 0.95, kind: str | None = None
     ) -> tuple[str, int] | None:
         """Name the approximator of fewest parameters that reaches a fraction of the best of all, and count them.
 
-        None where the best is not above zero: then there is nothing to reach.
+        ``kind``: only of networks of this kind ("mlp"); the best is still that of all. None where the best is not
+        above zero, for then there is nothing to reach, or where none of the kind reaches it.
         """
-        reached = {}
-        for name in self.names(subject):
-            try:
-                reached[name] = self.at(subject, name, column, coverage)
-            except KeyError:
-                continue
+        reached = self.reached(subject, column, coverage=coverage)
         if not reached or max(reached.values()) <= 0:
             return None
-        enough = [n for n, value in reached.items() if value >= fraction * max(reached.values())]
         sizes = {
-            n: round(fmean(r["n_parameters"] for r in self.of(subject, n, coverage=coverage))) for n in enough
+            n: self.n_parameters(subject, n, coverage=coverage)
+            for n, value in reached.items()
+            if value >= fraction * max(reached.values())
+            and kind in (None, self.of(subject, n, coverage=coverage)[0]["kind"])
         }
+        if not sizes:
+            return None
         name = min(sizes, key=sizes.__getitem__)
         return name, sizes[name]
+
+    def n_parameters(self, subject: str, name: str, *, coverage: float) -> int:
+        """Count the numbers of an approximator, in the mean of the seeds: a chosen rank may differ between them."""
+        return round(fmean(r["n_parameters"] for r in self.of(subject, name, coverage=coverage)))
 
     def depth_gains(
         self, subject: str, column: str, *, coverage: float, width: int

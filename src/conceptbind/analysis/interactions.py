@@ -270,6 +270,21 @@ def mean_stability(rows: Sequence[StabilityRow]) -> dict[str, float]:
     return dict(zip(STABILITY_PARTS, means, strict=True))
 
 
+def mean_effect(spectrum: InteractionSpectrum) -> float:
+    """Give the root mean square change of the embedding when one value is replaced by another, in units of its spread.
+
+    sqrt(mean over f of 2 T_f V_f / (V_f - 1)), with T_f the total Sobol' index of factor f, over the factors with two
+    values or more; spread is the root mean square distance of the embeddings from their mean. It is what the columns
+    ``effect`` of :mod:`conceptbind.analysis.complexity` estimate for an approximation of them. NaN without an effect.
+    """
+    squares = [
+        2 * row.total * size / (size - 1)
+        for row, size in zip(effect_stability(spectrum), spectrum.sizes, strict=True)
+        if size > 1
+    ]
+    return math.sqrt(math.fsum(squares) / len(squares)) if spectrum.total and squares else math.nan
+
+
 def _kind(factors: Sequence[Factor]) -> InteractionKind:
     if len(factors) == 1:
         return "concepts"

@@ -35,7 +35,13 @@ LAST_STEPS = 5
 
 PREDICT_ROWS = 4096
 
-NAMES = {"mlp": "MLP", "product": "global product", "decoder": "transformer"}
+NAMES = {
+    "mlp": "MLP",
+    "product": "global product",
+    "object products": "object products",
+    "both products": "both products",
+    "decoder": "transformer",
+}
 
 
 @dataclass(frozen=True)

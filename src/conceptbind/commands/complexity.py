@@ -6,40 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from conceptbind.analysis.complexity import Subject
+from conceptbind.commands._subject import add_subject, subject_of
 
-# Written again here, so that --help needs no torch: the tests hold that they are those of the package.
-DATA = ("captions", "2-D", "3-D")
-PLANTED = ("additive", "product", "memorised")
+if TYPE_CHECKING:
+    from conceptbind.analysis.complexity_table import ComplexityTable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    what = parser.add_argument_group("what to measure, one of")
-    one = what.add_mutually_exclusive_group(required=True)
-    one.add_argument("--encoder", metavar="SPEC", help="an encoder by name; it embeds --data")
-    one.add_argument(
-        "--embeddings",
-        metavar="FILE",
-        type=Path,
-        help="embeddings: what EmbeddingSet.save wrote, or with --labels",
-    )
-    one.add_argument("--planted", choices=PLANTED, help="embeddings with known binding")
-    parser.add_argument(
-        "--data",
-        choices=DATA,
-        help="scenes for --encoder, of 24 objects (default: captions)",
-    )
-    parser.add_argument(
-        "--values",
-        type=int,
-        metavar="V",
-        help="V values for each of two concepts, 2 to 20: of captions or planted scenes; 24 objects without it",
-    )
-    parser.add_argument("--labels", metavar="FILE", type=Path, help="label file of --embeddings, .csv")
+    add_subject(parser)
     parser.add_argument("--preset", choices=("smoke", "laptop", "paper"), default="laptop")
-    parser.add_argument("--seed", type=int, default=0, help="of an untrained encoder, or of planted scenes")
     parser.add_argument(
         "--store", metavar="FILE", type=Path, default=Path("complexity.sqlite"), help="result store to fill"
     )
@@ -53,50 +29,48 @@ def stored_in(args: argparse.Namespace) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep that is missing from the store, and say what there is."""
-    from conceptbind.analysis.complexity import complexity_jobs, sweep_of
+    from conceptbind.analysis.complexity import KIND, PROTOCOL, complexity_jobs, sweep_of
+    from conceptbind.analysis.complexity_table import ComplexityTable, compact
     from conceptbind.store import ResultStore
     from conceptbind.sweeps import run_jobs
 
-    subject = _subject(args)
+    subject = subject_of(args)
     jobs = complexity_jobs(subject, sweep_of(args.preset))
+    if not jobs:
+        raise ValueError(
+            f"{subject.name}: no coverage leaves both a training and a held-out object with a scene: give more "
+            "objects, or more scenes"
+        )
     with ResultStore(args.store) as store:
         ran = run_jobs(store, jobs, progress=not args.quiet)
+        known = (subject.name, subject.digest, PROTOCOL)
+        rows = [r for r in store.rows(KIND) if (r["subject"], r["embeddings"], r["protocol"]) == known]
     print(f"{subject.name}: {ran.done} fits computed, {ran.skipped} were there; they are in {args.store}")
+    print("\n".join(_summary(ComplexityTable(compact(rows)), subject.name)))
     return 0
 
 
-def _subject(args: argparse.Namespace) -> Subject:
-    from conceptbind import subjects
-
-    if args.labels is not None and args.embeddings is None:
-        raise ValueError("--labels belongs to --embeddings: give the file of embeddings, too")
-    if args.data is not None and args.encoder is None:
-        raise ValueError(
-            "--data belongs to --encoder: a file, and planted embeddings, bring scenes of their own"
-        )
-    if args.values is not None:
-        if args.embeddings is not None:
-            raise ValueError("--values belongs to --encoder and --planted: the values of a file are its own")
-        if not 2 <= args.values <= subjects.MAX_VALUES:
-            raise ValueError(
-                f"scenes have 2 to {subjects.MAX_VALUES} values a concept; got --values {args.values}"
-            )
-        if args.data not in (None, DATA[0]):
-            raise ValueError(
-                f"pictures show 24 objects: leave out --values, or use --data captions; got {args.values}"
-            )
-    if args.embeddings is not None:
-        return _of_file(args.embeddings, args.labels)
-    if args.planted is not None:
-        return subjects.planted_subject(args.planted, values=args.values, seed=args.seed)
-    return subjects.encoder_subject(
-        args.encoder, data=args.data or DATA[0], values=args.values, seed=args.seed
-    )
+COLUMNS = {
+    "training R²": "r2_train",
+    "training objects": "objects_train",
+    "held-out concepts": "concepts_held_out",
+    "held-out objects": "objects_held_out",
+}
 
 
-def _of_file(path: Path, labels: Path | None) -> Subject:
-    from conceptbind import embeddings, files
-    from conceptbind.analysis.complexity import Subject
-
-    data = embeddings.EmbeddingSet.load(path) if labels is None else files.from_file(path, labels)
-    return Subject(path.stem, data)
+def _summary(table: ComplexityTable, subject: str) -> list[str]:
+    """Write one line an approximator, at its largest coverage that has held-out scenes; means over the seeds."""
+    lines = [f"{'':32s} coverage  {'  '.join(COLUMNS)}  did not converge"]
+    for name in table.names(subject):
+        of_name = table.of(subject, name)
+        able = [r["coverage"] for r in of_name if r["objects_held_out"] is not None and r["converged"]]
+        cells = [f"{'–':>{len(words)}s}" for words in COLUMNS]
+        if able:
+            cells = [
+                f"{table.at(subject, name, column, max(able)):{len(words)}.2f}"
+                for words, column in COLUMNS.items()
+            ]
+        failed = sum(not r["converged"] for r in of_name)
+        coverage = f"{max(able):8.2f}" if able else f"{'–':>8s}"
+        lines.append(f"{name:32s} {coverage}  {'  '.join(cells)}  {failed} of {len(of_name)}")
+    return lines

@@ -3,13 +3,16 @@
 The input is a scene's values in one-hot code, all (slot, concept) side by side; a linear layer on it is a table of
 value vectors whose entries are added, the same functions as a linear layer on concatenated concept embeddings.
 
-=========  ================================================================================================
-kind       function; X one-hot, everything with weights of its own for each fit
-=========  ================================================================================================
-mlp        h = relu(X E + b), h = relu(h W_l + b_l) for l = 2 ... depth, z = h C + c
-product    h = elementwise product over (slot, concept) of value vectors, z = h C + X A + c: the global product
-decoder    tokens, one for each (slot, concept), through pre-norm self-attention blocks; mean of tokens -> C
-=========  ================================================================================================
+===============  ==========================================================================================
+kind             function; X one-hot, everything with weights of its own for each fit
+===============  ==========================================================================================
+mlp              h = relu(X E + b), h = relu(h W_l + b_l) for l = 2 ... depth, z = h C + c
+product          h = elementwise product over (slot, concept) of value vectors, z = h C + X A + c: the global
+                 product
+object products  h_i = elementwise product over the concepts of slot i, z = [h_1 ... h_m] C + X A + c
+both products    z = [h h_1 ... h_m] C + X A + c, with value vectors of their own for h and for the h_i
+decoder          tokens, one for each (slot, concept), through pre-norm self-attention blocks; mean of tokens -> C
+===============  ==========================================================================================
 
 Readouts start at zero, so that every fit starts at the training mean, and its gradient never leaves the span of the
 centred training targets: targets may be rotated onto that span without changing a step, as long as the optimiser treats
@@ -21,14 +24,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Kind = Literal["mlp", "product", "decoder"]
-KINDS: tuple[Kind, ...] = ("mlp", "product", "decoder")
+Kind = Literal["mlp", "product", "object products", "both products", "decoder"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PRODUCTS: tuple[Kind, ...] = ("product", "object products", "both products")
 Parameters = dict[str, Tensor]
 
 READOUTS = ("C", "c", "A")
@@ -47,12 +51,22 @@ class Architecture:
     depth: int = 1
     """Hidden layers of an mlp, blocks of a decoder; a product has one hidden layer."""
 
+    def n_hidden(self, n_slots: int) -> int:
+        """Count what the readout reads: ``width``, or ``width`` numbers for each product."""
+        n_products = {"object products": n_slots, "both products": n_slots + 1}
+        return self.width * n_products.get(self.kind, 1)
+
+    @property
+    def factor_width(self) -> int:
+        """The length of a value's vector of factors."""
+        return self.width * (2 if self.kind == "both products" else 1)
+
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {KINDS}; got {self.kind!r}")
         if self.width < 1 or self.depth < 1:
             raise ValueError(f"width and depth are at least 1; got {self.width} and {self.depth}")
-        if self.kind == "product" and self.depth != 1:
+        if self.kind in PRODUCTS and self.depth != 1:
             raise ValueError(f"a product has one hidden layer; got depth {self.depth}")
         if self.kind == "decoder" and self.width % HEAD_DIM:
             raise ValueError(f"the width of a decoder is a multiple of {HEAD_DIM}; got {self.width}")
@@ -82,7 +96,7 @@ def initialise(
     def normal(*shape: int, scale: float) -> Tensor:
         return scale * torch.stack([torch.randn(shape, generator=g) for g in generators])
 
-    found = {"C": torch.zeros(n_fits, width, dim), "c": torch.zeros(n_fits, 1, dim)}
+    found = {"C": torch.zeros(n_fits, architecture.n_hidden(n_slots), dim), "c": torch.zeros(n_fits, 1, dim)}
     if architecture.kind == "mlp":
         found |= {
             "E": normal(n_codes, width, scale=math.sqrt(2 / n_factors)),
@@ -91,10 +105,11 @@ def initialise(
         for layer in range(1, architecture.depth):
             found[f"W{layer}"] = normal(width, width, scale=math.sqrt(2 / width))
             found[f"b{layer}"] = torch.zeros(n_fits, 1, width)
-    elif architecture.kind == "product":
+    elif architecture.kind in PRODUCTS:
         # Of size one, so that neither the product of many factors nor its gradient vanishes.
-        sign = torch.stack([torch.randint(2, (n_codes, width), generator=g) * 2.0 - 1 for g in generators])
-        found |= {"V": sign + normal(n_codes, width, scale=0.3), "A": torch.zeros(n_fits, n_codes, dim)}
+        shape = (n_codes, architecture.factor_width)
+        sign = torch.stack([torch.randint(2, shape, generator=g) * 2.0 - 1 for g in generators])
+        found |= {"V": sign + normal(*shape, scale=0.3), "A": torch.zeros(n_fits, n_codes, dim)}
     else:
         found |= {"E": normal(n_codes, width, scale=1.0), "P": normal(n_factors, width, scale=0.5)}
         for layer in range(architecture.depth):
@@ -110,11 +125,11 @@ def initialise(
 def n_parameters(architecture: Architecture, n_slots: int, sizes: Sequence[int], dim: int) -> int:
     """Count the numbers of one network with an output of ``dim``."""
     n_factors, n_codes, w = n_slots * len(sizes), n_slots * sum(sizes), architecture.width
-    readout = w * dim + dim
+    readout = architecture.n_hidden(n_slots) * dim + dim
     if architecture.kind == "mlp":
         return n_codes * w + w + (architecture.depth - 1) * (w * w + w) + readout
-    if architecture.kind == "product":
-        return n_codes * w + n_codes * dim + readout
+    if architecture.kind in PRODUCTS:
+        return n_codes * architecture.factor_width + n_codes * dim + readout
     return (n_codes + n_factors) * w + architecture.depth * (12 * w * w + 4 * w) + readout
 
 
@@ -150,16 +165,34 @@ def features(
         for start in range(0, code.shape[2], n_codes)
         for k in range(len(sizes))
     ]
-    if architecture.kind == "product":
-        hidden = torch.ones(1, device=code.device)
-        for group in groups:
-            hidden = hidden * (code[..., group] @ parameters["V"][:, group])
-        return hidden, code @ parameters["A"]
+    if architecture.kind in PRODUCTS:
+        factors = [code[..., group] @ parameters["V"][:, group] for group in groups]
+        return _products(architecture, factors, len(sizes)), code @ parameters["A"]
     tokens = torch.stack([code[..., g] @ parameters["E"][:, g] for g in groups], dim=2)
     tokens = tokens + parameters["P"].unsqueeze(1)
     for layer in range(architecture.depth):
         tokens = _block(tokens, {name: parameters[f"{name}{layer}"] for name in "QKUOFfG"})
     return _normalised(tokens.mean(2)), None
+
+
+def _products(
+    architecture: Architecture, factors: Sequence[Float[Tensor, "fit scene factor"]], n_concepts: int
+) -> Float[Tensor, "fit scene hidden"]:
+    """Multiply the factors of all values of a scene, of each object, or both. ``factors``: slot by slot."""
+    width, found = architecture.width, []
+    if architecture.kind != "object products":
+        found.append(_product([f[..., :width] for f in factors]))
+    if architecture.kind != "product":
+        own = [f[..., -width:] for f in factors]
+        found += [_product(own[i : i + n_concepts]) for i in range(0, len(own), n_concepts)]
+    return torch.cat(found, -1)
+
+
+def _product(factors: Sequence[Float[Tensor, "fit scene width"]]) -> Float[Tensor, "fit scene width"]:
+    product = factors[0]
+    for factor in factors[1:]:
+        product = product * factor
+    return product
 
 
 def _block(
