@@ -103,7 +103,7 @@ def test_the_module_runs_as_the_command():
     assert done.stdout == f"conceptbind {conceptbind.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["results", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["results", "--help"], ["sweep", "--help"]])
 def test_help_imports_no_torch(arguments):
     code = """
         import sys
@@ -189,4 +189,4 @@ def test_ctrl_c_says_where_the_finished_work_is(tmp_path, keeps):
     where = f"; what was finished is stored in {path}, the same command goes on from there" if keeps else ""
     assert err.splitlines()[-1] == f"stopped{where}"
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "Ran(done=2, skipped=2)\n"
+    assert done.stdout == "Ran(done=2, skipped=2, failed=())\n"

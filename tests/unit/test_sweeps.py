@@ -82,6 +82,37 @@ def test_a_job_that_ends_early_leaves_the_finished_ones(store, error):
     assert ran == [0, 1, 1, 2]
 
 
+def test_a_sweep_that_keeps_going_lists_what_failed_and_runs_only_that_again(store):
+    ran = []
+    jobs = [job(0, ran=ran), job(1, ran=ran, result=RuntimeError("diverged")), job(2, ran=ran, result=[])]
+    jobs.append(job(3, ran=ran))
+    found = run_jobs(store, jobs, progress=False, keep_going=True)
+    assert (found.done, found.skipped) == (4, 0)
+    assert [(f.job, f.reason) for f in found.failed] == [
+        (jobs[1], "RuntimeError: diverged"),
+        (
+            jobs[2],
+            "job 'job 2' of kind 'toy' gave 0 rows of numbers for 2 settings: run has to give one for each, in "
+            "the same order",
+        ),
+    ]
+    assert "raise result\n" in found.failed[0].traceback
+    assert ran == [0, 1, 2, 3]
+    again = run_jobs(store, [job(n, ran=ran) for n in range(4)], progress=False, keep_going=True)
+    assert again == Ran(done=4, skipped=4)
+    assert ran[4:] == [1, 2]
+    with pytest.raises(KeyboardInterrupt):  # which is no failure of the job
+        run_jobs(store, [job(4, ran=ran, result=KeyboardInterrupt())], progress=False, keep_going=True)
+
+
+def test_a_failed_job_with_a_row_counts_what_it_lacks(store):
+    store.add("toy", [{"job": 1, "fit": 0}], [{"x": -1}], {}, 1.0)
+    found = run_jobs(
+        store, [job(1, ran=[], fits=3, result=RuntimeError("diverged"))], progress=False, keep_going=True
+    )
+    assert (found.done, found.skipped, len(found.failed)) == (0, 1, 1)
+
+
 def test_a_job_with_a_wrong_number_of_rows_is_named(store):
     ran = []
     with pytest.raises(ValueError, match=r"job 'job 3' of kind 'toy' gave 1 rows of numbers for 2 settings"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -240,7 +240,6 @@ def _effect(
 
 
 def _job(subject: Subject, approximator: Approximator, coverage: float, seeds: Sequence[int]) -> Job:
-    data = subject.data
     settings = tuple(
         {
             "subject": subject.name,
@@ -254,12 +253,18 @@ def _job(subject: Subject, approximator: Approximator, coverage: float, seeds: S
         for seed in seeds
     )
 
-    def run() -> list[dict[str, Any]]:
-        task = make_task(data, [split_of(data.space, coverage, s) for s in seeds], seeds=seeds)
-        fitted = approximator.fit(task)
-        return [judge(subject, task, fitted, f) for f in range(task.n_fits)]
-
+    # no closure: it can be sent to another process
+    run = partial(_fit_and_judge, subject, approximator, coverage, seeds)
     return Job(KIND, settings, run, f"{subject.name}: {approximator.name}, coverage {coverage:.1f}")
+
+
+def _fit_and_judge(
+    subject: Subject, approximator: Approximator, coverage: float, seeds: Sequence[int]
+) -> list[dict[str, Any]]:
+    data = subject.data
+    task = make_task(data, [split_of(data.space, coverage, s) for s in seeds], seeds=seeds)
+    fitted = approximator.fit(task)
+    return [judge(subject, task, fitted, f) for f in range(task.n_fits)]
 
 
 def _batches(data: EmbeddingSet, coverage: float, seeds: Iterable[int]) -> list[tuple[int, ...]]:
