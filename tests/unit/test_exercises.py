@@ -73,6 +73,27 @@ def stable_share(z):
     return z.shape[1] * (z.mean(1) - z.mean((0, 1))).square().sum() / (z - z.mean(0)).square().sum()
 
 
+def contrastive_loss(scores, present, own=torch.Tensor.mean):
+    total = scores.logsumexp(1)
+    return torch.stack([total[i] - own(scores[i][present[i]]) for i in range(len(scores))]).mean()
+
+
+def without_true(scores, present):
+    total = scores.masked_fill(present, -math.inf).logsumexp(1)
+    return (total - (scores * present).sum(1) / present.sum(1)).mean()
+
+
+def without_directions(z, directions):
+    return z - (directions.T @ torch.linalg.lstsq(directions.T, z.T).solution).T
+
+
+def one_after_the_other(z, directions):
+    left = z.clone()
+    for d in directions:
+        left -= (z @ d)[:, None] * d / (d @ d)
+    return left
+
+
 RIGHT = [
     ("cut_out", cut_out),
     ("colours_through_objects", colours_through_objects),
@@ -88,6 +109,10 @@ RIGHT = [
     ("strictly_nearest", lambda s, t: own(s, t) > best_other(s, t)),
     ("stable_share", stable_share),
     ("missing_corner", lambda red_square, blue_circle, blue_square: red_square * blue_circle / blue_square),
+    ("share_of_scenes", lambda n, t, m: math.prod((t - i) / (n - i) for i in range(m))),
+    ("contrastive_loss", contrastive_loss),
+    ("beyond_a_sum", lambda t: (t - t.mean(0)) - (t - t.mean(0)).mean(1, keepdim=True)),
+    ("without_directions", without_directions),
 ]
 WRONG = [
     ("cut_out", lambda z, v: z - z.mean(0), "*all* scenes is taken off"),
@@ -164,6 +189,21 @@ WRONG = [
     ("missing_corner", lambda a, b, c: a + b - c, "one of products"),
     ("missing_corner", lambda a, b, c: a * b, "divide it out"),
     ("missing_corner", lambda a, b, c: a * c / b, "wrong side of the fraction"),
+    ("share_of_scenes", lambda n, t, m: t / n, "share of *objects*"),
+    ("share_of_scenes", lambda n, t, m: (t / n) ** m, "one fewer is left"),
+    ("share_of_scenes", lambda n, t, m: math.comb(n - t, m) / math.comb(n, m), "held-out objects only"),
+    ("contrastive_loss", lambda s, p: -(s.log_softmax(1) * p).sum(1).mean(), "divide by their number"),
+    ("contrastive_loss", lambda s, p: contrastive_loss(s, p) * len(s), "take their mean"),
+    ("contrastive_loss", without_true, "the true ones too"),
+    ("contrastive_loss", lambda s, p: -contrastive_loss(s, p), "the sign"),
+    ("beyond_a_sum", lambda t: t - t.mean(0) - t.mean(1, keepdim=True), "put it back once"),
+    ("beyond_a_sum", lambda t: t.mean(0) + t.mean(1, keepdim=True) - t.mean((0, 1)), "the sum itself"),
+    ("beyond_a_sum", lambda t: t - t.mean((0, 1)), "rows *and* of the columns"),
+    ("beyond_a_sum", lambda t: t - t.mean(0), "means of the rows are still"),
+    ("beyond_a_sum", lambda t: t - t.mean(1, keepdim=True), "means of the columns are still"),
+    ("without_directions", lambda z, d: z - without_directions(z, d), "subtract it from z"),
+    ("without_directions", lambda z, d: z - z @ d.T @ d, "not orthonormal"),
+    ("without_directions", one_after_the_other, "taken off twice"),
 ]
 
 

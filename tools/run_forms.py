@@ -1,0 +1,107 @@
+"""Fit functional forms to the models of tools/run_training.py, take their products away, and write the tables.
+
+    python tools/run_forms.py forms       # results/forms.json
+    python tools/run_forms.py ablations   # results/ablations.json
+    python tools/run_forms.py encoders    # results/forms_encoders.json: encoders that others have trained
+
+Continues where it stopped: what is finished is kept in build/training/results.sqlite. Models that are not trained yet
+are left out: run it again when they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from conceptbind.analysis.ablation import KIND as ABLATION
+from conceptbind.analysis.ablation import ablation_jobs
+from conceptbind.analysis.complexity import Subject, complexity_jobs
+from conceptbind.analysis.complexity_table import compact
+from conceptbind.analysis.multiplicative import KIND as FORMS
+from conceptbind.analysis.multiplicative import form_jobs, forms_of, forms_sweep
+from conceptbind.results import write_table
+from conceptbind.store import ResultStore
+from conceptbind.subjects import encoder_subject, planted_subject
+from conceptbind.sweeps import Job, run_jobs
+from conceptbind.training.jobs import model_name
+from conceptbind.training.studies import SMALL, study
+from conceptbind.training.table import compact_fits
+
+SUBJECTS: Mapping[str, Callable[[], Subject]] = {
+    "planted product": lambda: planted_subject("product", values=8),
+    "planted memorised": lambda: planted_subject("memorised", values=8),
+    "MiniLM": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
+    "EfficientNet": lambda: encoder_subject("efficientnet-lite0", data="2-D"),
+}
+OF_FORMS = ("coverage", "capacity", "longer", "recipe", "heads")
+OF_ABLATIONS = ("coverage",)
+"""Studies whose models are fitted, and of which those of the middle size are taken apart."""
+N_SCENES = 2048
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; give the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", choices=("forms", "ablations", "encoders"))
+    parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--folder", type=Path, default=Path("build/training"))
+    args = parser.parse_args(argv)
+    if args.what == "encoders":
+        return encoders(args.folder, args.preset)
+    forms = forms_of(args.preset)
+    if args.what == "forms":
+        jobs = form_jobs(models(args.folder, OF_FORMS, args.preset), forms, n_scenes=N_SCENES)
+    else:
+        middle = models(args.folder, OF_ABLATIONS, args.preset, sizes=SMALL.sizes)
+        jobs = ablation_jobs(middle, n_scenes=N_SCENES)
+    settings = {
+        "preset": args.preset,
+        "judged_scenes": N_SCENES,
+        "forms": {n: f.settings for n, f in forms.items()},
+    }
+    kind, name = (FORMS, "forms") if args.what == "forms" else (ABLATION, "ablations")
+    with ResultStore(args.folder / "results.sqlite") as store:
+        for number, job in enumerate(jobs, start=1):
+            run_jobs(store, [job], progress=False)
+            if number % 10 == 0 or number == len(jobs):
+                write_table(name, compact_fits(wanted(store, kind, jobs)), settings=settings)
+                print(f"{number} of {len(jobs)} models", flush=True)
+    return 0
+
+
+def models(
+    folder: Path, studies: Sequence[str], preset: str, *, sizes: tuple[int, ...] | None = None
+) -> list[Path]:
+    """List the files of the models of some studies that are trained, of one object space if given."""
+    configs = (config for name in studies for config in study(name, preset))
+    names = dict.fromkeys(model_name(c) for c in configs if sizes in (None, c.sizes))
+    found = [folder / "models" / f"{name}.safetensors" for name in names]
+    return [path for path in found if path.is_file()]
+
+
+def wanted(store: ResultStore, kind: str, jobs: Sequence[Job]) -> list[dict]:
+    """Give the stored rows of jobs, and none of another protocol or of other models."""
+    keys = {
+        (s["model"], str(s["how"]), s["protocol"], s["judged_scenes"]) for job in jobs for s in job.settings
+    }
+    return [
+        row
+        for row in store.rows(kind)
+        if (row["model"], str(row["how"]), row["protocol"], row["judged_scenes"]) in keys
+    ]
+
+
+def encoders(folder: Path, preset: str) -> int:
+    """Fit the forms to frozen encoders, read by probes."""
+    with ResultStore(folder / "encoders.sqlite") as store:
+        for name, make in SUBJECTS.items():
+            ran = run_jobs(store, complexity_jobs(make(), forms_sweep(preset)), progress=False)
+            print(f"{name}: {ran.done} fits computed, {ran.skipped} were there", flush=True)
+            write_table("forms_encoders", compact(store.rows("complexity")), settings={"preset": preset})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
