@@ -1,24 +1,31 @@
 """Check every kernel on a GPU against float64 on the CPU, time it, and say how much of the hardware it uses.
 
-One prepared command for a machine with a GPU, at most 8 minutes; ``--device cpu --small`` rehearses it anywhere.
+One prepared command for a machine with a GPU, at most 10 minutes; ``--device cpu --small`` rehearses it anywhere.
 
-    python benchmarks/gpu/run.py [--device cuda] [--small]
+    python benchmarks/gpu/run.py [kernels] [training] [--device cuda] [--small] [--train-seconds N] [--folder DIR]
 
-Writes gpu.json beside the other reports. *Attainable* is measured in the same run: a copy of a large array for bytes, a
-large float32 matrix product (no TF32) for operations.
+kernels    The numerical core, at most 8 minutes.
+training   Steps of training, see training_part.py; a minute or two.
+
+Both unless one is named. ``--train-seconds`` trains models after that, for so many seconds at most, and keeps them in
+a folder: rows in results.sqlite, weights in models/, unfinished runs in checkpoints/.
+Prints tables and writes gpu.json beside the other reports, in place of that of an earlier run. *Attainable* is measured
+in the same run: a copy of a large array for bytes, a large matrix product (float32 without TF32, or bfloat16) for
+operations. Fails when a step of training differs from float64 by more than its tolerance.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
+import training_part
+from measuring import attainable, print_table, seconds, worst
 
 from conceptbind.analysis.additive import fit_all
 from conceptbind.analysis.recognition import head_labels, heads
@@ -33,38 +40,8 @@ from conceptbind.kernels.training import Schedule
 from conceptbind.kernels.training import train as train_networks
 from conceptbind.scenes import ConceptSpace, factorial_scenes, scene_split
 
+PARTS = ("kernels", "training")
 DIM = 512
-
-
-def seconds(call: Callable[[], Any], device: torch.device, repeats: int = 5) -> float:
-    """Give the median time of one call after a warm-up, by device events on a GPU."""
-    call()
-    times = []
-    for _ in range(repeats):
-        if device.type == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end) / 1e3)
-        else:
-            begin = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - begin)
-    return median(times)
-
-
-def attainable(device: torch.device, small: bool) -> dict[str, float]:
-    """Measure bytes and float32 operations per second."""
-    n = 2**22 if small else 2**28
-    a, b = torch.zeros(n, device=device), torch.zeros(n, device=device)
-    side = 512 if small else 8192
-    m = torch.randn(side, side, device=device)
-    return {
-        "bytes_per_second": 8 * n / seconds(lambda: b.copy_(a), device),
-        "flops_per_second": 2 * side**3 / seconds(lambda: m @ m, device),
-    }
 
 
 def data(n_values: int) -> EmbeddingSet:
@@ -87,15 +64,8 @@ def moved(e: EmbeddingSet, device: torch.device) -> Any:
     )()
 
 
-def worst(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Give the largest difference, in units of the largest reference value."""
-    a, b = a.double().cpu(), b.double().cpu()
-    return float((a - b).abs().max() / b.abs().max())
-
-
 def run(device: torch.device, small: bool) -> dict[str, Any]:
     """Check and time every kernel."""
-    torch.backends.cuda.matmul.allow_tf32 = False
     limits = attainable(device, small)
     e = data(6 if small else 20)
     on = moved(e, device)
@@ -220,10 +190,19 @@ def run(device: torch.device, small: bool) -> dict[str, Any]:
 
 def main() -> None:
     """Run on one device and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(PARTS)}; both unless named")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--train-seconds", type=float, default=0.0, metavar="N")
+    parser.add_argument("--folder", type=Path, default=Path("build/gpu_training"))
     args = parser.parse_args()
+    if unknown := sorted(set(args.parts) - set(PARTS)):
+        parser.error(f"there are no parts {', '.join(unknown)}: name some of {', '.join(PARTS)}")
+    if not 0 <= args.train_seconds < math.inf:
+        parser.error(f"--train-seconds is a number of at least 0; got {args.train_seconds}")
     device = torch.device(args.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SystemExit(
@@ -231,15 +210,42 @@ def main() -> None:
         )
     start = time.perf_counter()
     name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-    report = {"device": name, "torch": torch.__version__, "small": args.small, **run(device, args.small)}
-    report["total_seconds"] = time.perf_counter() - start
-    if device.type == "cuda":
-        sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-        from common import write_report  # the benchmarks', which are scripts and no package
+    report: dict[str, Any] = {"device": name, "torch": torch.__version__, "small": args.small}
+    try:
+        measure(device, args, report)
+    finally:  # a part that fails does not take the others with it
+        report["total_seconds"] = time.perf_counter() - start
+        if device.type == "cuda":
+            sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+            from common import write_report  # the benchmarks', which are scripts and no package
 
-        write_report("gpu", report)
-    else:
-        print(report)  # a rehearsal is no measurement
+            write_report("gpu", report)
+        else:
+            print(report)  # a rehearsal is no measurement
+    steps = report.get("training", {}).get("agreement", {})
+    if wrong := [name for name, step in steps.items() if not step["agrees"]]:
+        raise SystemExit(f"steps differ from float64 by more than the tolerance: {'; '.join(wrong)}")
+
+
+def measure(device: torch.device, args: argparse.Namespace, report: dict[str, Any]) -> None:
+    """Run the parts that are asked for; each is in the report as soon as it is finished."""
+    parts = args.parts or PARTS
+    if "kernels" in parts:
+        report |= run(device, args.small)
+        names = ("worst_difference", "seconds", "share_of_attainable")
+        print_table(
+            ("kernel", *(n.replace("_", " ") for n in names)),
+            [(kernel, *(r[n] for n in names)) for kernel, r in report["kernels"].items()],
+        )
+    if "training" in parts:
+        if "attainable" not in report:
+            report["attainable"] = attainable(device, args.small)
+        report["training"] = {}
+        training_part.measure(device, args.small, report["attainable"], report["training"])
+    if args.train_seconds:
+        report["models"] = training_part.train_models(
+            device, args.folder, args.train_seconds, small=args.small
+        )
 
 
 if __name__ == "__main__":
