@@ -44,3 +44,34 @@ def known_rows(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     return table["rows"] if table["settings"] == settings else []
+
+
+def write_merged(
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    preset: str,
+    folder: Path,
+    made_by: Sequence[dict[str, Any]],
+    **settings: Any,
+) -> None:
+    """Write a table of trained models, or of what was measured on them, into results/.
+
+    Models that the table had before and that are not in ``rows`` keep their rows: a part that is computed again, as in
+    a fresh clone, loses nothing of the rest. ``made_by``: provenances of the rows; those of kept rows are kept. Tables
+    of other presets than "laptop" go to ``folder``, since the book shows that one.
+    """
+    from conceptbind.results import read_table, write_table
+
+    if preset != "laptop":
+        os.environ["CONCEPTBIND_RESULTS"] = str(folder)
+    try:
+        before = read_table(name)
+        before = before if before["settings"].get("preset") == preset else {"rows": [], "settings": {}}
+    except FileNotFoundError:
+        before = {"rows": [], "settings": {}}
+    new = {row["model"] for row in rows}
+    kept = [row for row in before["rows"] if row["model"] not in new]
+    made = [*before["settings"].get("made_by", ()), *made_by] if kept else list(made_by)
+    made = [p for i, p in enumerate(made) if p not in made[:i]]
+    write_table(name, [*kept, *rows], settings={"preset": preset, **settings, "made_by": made})

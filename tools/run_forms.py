@@ -14,6 +14,9 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from common import write_merged
 
 from conceptbind.analysis.ablation import KIND as ABLATION
 from conceptbind.analysis.ablation import ablation_jobs
@@ -21,6 +24,7 @@ from conceptbind.analysis.complexity import Subject, complexity_jobs
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.multiplicative import KIND as FORMS
 from conceptbind.analysis.multiplicative import form_jobs, forms_of, forms_sweep
+from conceptbind.encoders.base import PackageMissing, WeightsNotFound
 from conceptbind.results import write_table
 from conceptbind.store import ResultStore
 from conceptbind.subjects import encoder_subject, planted_subject
@@ -34,10 +38,15 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "planted memorised": lambda: planted_subject("memorised", values=8),
     "MiniLM": lambda: encoder_subject("sentence:all-MiniLM-L6-v2", values=8),
     "EfficientNet": lambda: encoder_subject("efficientnet-lite0", data="2-D"),
+    "CLIP, captions": lambda: encoder_subject("open_clip:ViT-B-32-quickgelu/openai", values=8),
+    "CLIP, pictures": lambda: encoder_subject("open_clip:ViT-B-32-quickgelu/openai", data="2-D"),
+    "DINOv2, pictures": lambda: encoder_subject("dinov2:vitb14", data="2-D"),
 }
 OF_FORMS = ("coverage", "capacity", "longer", "recipe", "heads")
 OF_ABLATIONS = ("coverage",)
 """Studies whose models are fitted, and of which those of the middle size are taken apart."""
+FORMS_OF_ALL = ("additive", "object products", "global product")
+"""Of every model; chapter 8 fits all forms to two of them."""
 N_SCENES = 2048
 
 
@@ -50,23 +59,27 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.what == "encoders":
         return encoders(args.folder, args.preset)
-    forms = forms_of(args.preset)
+    forms = {name: form for name, form in forms_of(args.preset).items() if name in FORMS_OF_ALL}
     if args.what == "forms":
         jobs = form_jobs(models(args.folder, OF_FORMS, args.preset), forms, n_scenes=N_SCENES)
     else:
         middle = models(args.folder, OF_ABLATIONS, args.preset, sizes=SMALL.sizes)
         jobs = ablation_jobs(middle, n_scenes=N_SCENES)
-    settings = {
-        "preset": args.preset,
-        "judged_scenes": N_SCENES,
-        "forms": {n: f.settings for n, f in forms.items()},
-    }
+    how = {name: form.settings for name, form in forms.items()}
     kind, name = (FORMS, "forms") if args.what == "forms" else (ABLATION, "ablations")
     with ResultStore(args.folder / "results.sqlite") as store:
         for number, job in enumerate(jobs, start=1):
             run_jobs(store, [job], progress=False)
             if number % 10 == 0 or number == len(jobs):
-                write_table(name, compact_fits(wanted(store, kind, jobs)), settings=settings)
+                write_merged(
+                    name,
+                    compact_fits(wanted(store, kind, jobs)),
+                    preset=args.preset,
+                    folder=args.folder,
+                    made_by=store.provenances(kind),
+                    judged_scenes=N_SCENES,
+                    forms=how,
+                )
                 print(f"{number} of {len(jobs)} models", flush=True)
     return 0
 
@@ -81,7 +94,7 @@ def models(
     return [path for path in found if path.is_file()]
 
 
-def wanted(store: ResultStore, kind: str, jobs: Sequence[Job]) -> list[dict]:
+def wanted(store: ResultStore, kind: str, jobs: Sequence[Job]) -> list[dict[str, Any]]:
     """Give the stored rows of jobs, and none of another protocol or of other models."""
     keys = {
         (s["model"], str(s["how"]), s["protocol"], s["judged_scenes"]) for job in jobs for s in job.settings
@@ -97,7 +110,12 @@ def encoders(folder: Path, preset: str) -> int:
     """Fit the forms to frozen encoders, read by probes."""
     with ResultStore(folder / "encoders.sqlite") as store:
         for name, make in SUBJECTS.items():
-            ran = run_jobs(store, complexity_jobs(make(), forms_sweep(preset)), progress=False)
+            try:
+                subject = make()
+            except (WeightsNotFound, PackageMissing) as error:
+                print(f"{name}: not run, {str(error).splitlines()[0]}", flush=True)
+                continue
+            ran = run_jobs(store, complexity_jobs(subject, forms_sweep(preset)), progress=False)
             print(f"{name}: {ran.done} fits computed, {ran.skipped} were there", flush=True)
             write_table("forms_encoders", compact(store.rows("complexity")), settings={"preset": preset})
     return 0

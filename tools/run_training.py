@@ -14,11 +14,11 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from conceptbind.results import write_table
+from common import write_merged
+
 from conceptbind.store import ResultStore
-from conceptbind.sweeps import run_jobs
 from conceptbind.training.config import TrainingConfig
-from conceptbind.training.jobs import KIND, PROTOCOL, training_jobs
+from conceptbind.training.jobs import KIND, PROTOCOL, run_training, training_jobs
 from conceptbind.training.studies import STUDIES, study
 from conceptbind.training.table import compact
 
@@ -43,18 +43,20 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def write(folder: Path, preset: str) -> None:
-    """Write the table of all models that are finished."""
+    """Write the table of all models that are finished; those that it had before and the store has not stay."""
     with ResultStore(folder / "results.sqlite") as store:
-        rows = [row for row in store.rows(KIND) if row["protocol"] == PROTOCOL]
-    write_table("training", compact(rows, preset), settings={"preset": preset})
+        rows = compact((row for row in store.rows(KIND) if row["protocol"] == PROTOCOL), preset)
+        write_merged("training", rows, preset=preset, folder=folder, made_by=store.provenances(KIND))
 
 
 def _train(configs: list[TrainingConfig], folder: Path) -> None:
     jobs = training_jobs(configs, together=3, checkpoints=folder / "checkpoints", models=folder / "models")
     with ResultStore(folder / "results.sqlite") as store:
         for job in jobs:
-            ran = run_jobs(store, [job], progress=False)
+            ran = run_training(store, [job], progress=False)
             print(f"{job.about}: {ran.done} models trained, {ran.skipped} were there", flush=True)
+            for failed in ran.failed:
+                print(f"{failed.job.about} failed: {failed.reason}", flush=True)
 
 
 if __name__ == "__main__":

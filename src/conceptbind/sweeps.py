@@ -22,10 +22,12 @@ class Job:
     settings: tuple[dict[str, Any], ...]
     """All that determines each fit."""
     run: Callable[[], Sequence[dict[str, Any]]]
-    """Computes the numbers of every fit, in the order of `settings`. To run in another process it has to be a function
-    of a module, or functools.partial of one."""
+    """Computes the numbers of every fit, in the order of `settings`. To run in another process it has to be one
+    that can be pickled: a function of a module, functools.partial of one, or an instance of a module's class."""
     about: str
     """A few words for the progress line."""
+    dtype: str = "float32"
+    """What it computes in, for the provenance: the process that runs it does not know."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def run_jobs(
 
     A job with any fit missing runs whole; rows that are there stay as they are. ``executor``: where they run, in this
     process one after the other unless given; only this process writes to the store. ``provenance``: that of the
-    process a job ran in unless given.
+    process a job ran in, and the job's dtype, unless given.
     An exception inside a job ends the sweep, or with ``keep_going`` only the job, which the result then lists; Ctrl-C
     ends the sweep. What was finished before is stored, of a job that was not nothing is.
     Raises ValueError when a job gives another number of rows than it has settings, JobFailed for an exception in
@@ -91,7 +93,7 @@ def run_jobs(
                         raise found.exception()
                     failed.append(FailedJob(job, found.reason, found.traceback))
                     continue
-                made_by = found.provenance if provenance is None else provenance
+                made_by = {**found.provenance, "dtype": job.dtype} if provenance is None else provenance
                 done += store.add(job.kind, job.settings, found.numbers, made_by, found.seconds)
                 bar.update(absent[number])
     n_missing = sum(len(store.missing(f.job.settings)) for f in failed)

@@ -215,3 +215,13 @@ def test_files_that_are_no_model_are_refused(tmp_path):
     path.write_text("not a model")
     with pytest.raises(CheckpointError, match="damaged"):
         ablation_jobs([path])
+
+
+@pytest.mark.parametrize("architecture", ["objects", "transformer"])
+def test_a_kind_without_scenes_has_no_numbers(architecture):
+    config = config_of("smoke", sizes=(4, 4), coverage=15 / 16, n_steps=5, architecture=architecture)
+    rows = ablate(train([config]).model(0), n_scenes=100)
+    assert len(rows) == len(CONDITIONS)
+    for row in rows:
+        assert {value for name, value in row.items() if "held_out" in name} == {None}
+        assert row["left_mixed"] is not None

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -16,8 +16,9 @@ from conceptbind import cli
 from conceptbind.commands.documented import documented_fields
 from conceptbind.store import ResultStore
 from conceptbind.training import jobs
-from conceptbind.training.config import TrainingConfig
-from conceptbind.training.run import TrainedModel
+from conceptbind.training.checkpoints import read_checkpoint, write_checkpoint
+from conceptbind.training.config import TrainingConfig, config_of
+from conceptbind.training.run import TrainedModel, train
 
 TINY = "--preset smoke --n-steps 4 --batch 16 --width 4 --dim 4 --feed-forward 4 --judged-scenes 32 --quiet".split()
 
@@ -112,13 +113,52 @@ def test_a_model_that_diverges_is_named_and_does_not_take_its_batch_along(store,
     assert out == f"4 models: 2 computed, 0 were there, 2 failed; they are in {store}\n"
     assert [len(batch) for batch in trained] == [4, 1, 1, 1, 1]
     first, *failures = err.splitlines()
-    assert first == "1 failed batches: their models are trained one by one"
+    assert first.startswith("1 failed batches, the first for FloatingPointError: the loss of model ")
+    assert first.endswith(": their models are trained one by one")
     for seed, line in enumerate(failures):
-        assert line.startswith(f"failed: seed {seed}, rate 1e+30: FloatingPointError: the loss of model 0 ")
+        assert line.startswith(f"failed: FloatingPointError: the loss of model 0 (seed {seed}, rate 1e+30) ")
+        assert line.endswith(f"; settings: seed {seed}, rate 1e+30")
     assert len(failures) == 2
     assert {(r["seed"], r["rate"]) for r in rows(store)} == {(0, 0.001), (1, 0.001)}
     assert cli.main(command) == 1
     assert "4 models: 0 computed, 2 were there, 2 failed" in capsys.readouterr().out
+
+
+def test_a_single_model_is_told_by_what_differs_from_the_preset(store, capsys):
+    assert cli.main(sweep(store, "--rate", "1e30", "--n-steps", "8")) == 1
+    ending = "; settings: width 4, feed_forward 4, dim 4, batch 16, n_steps 8, rate 1e+30\n"
+    assert capsys.readouterr().err.endswith(ending)
+    assert cli.main(["sweep", "--preset", "smoke", "--store", str(store), "--dry-run"]) == 0
+    assert "\n  those of the preset\n" in capsys.readouterr().out
+
+
+def test_models_that_are_stored_without_a_file_are_counted(store, tmp_path, capsys):
+    models = ["--models", str(tmp_path / "models")]
+    assert cli.main(sweep(store, "--seed", "0", "1")) == 0
+    capsys.readouterr()
+    assert cli.main(sweep(store, "--seed", "0", "1", "2", *models)) == 1
+    out, err = capsys.readouterr()
+    assert out == f"3 models: 1 computed, 2 were there, 0 failed; they are in {store}\n"
+    assert err.startswith(f"2 of the stored models have no file in {tmp_path / 'models'}, ")
+    assert "give another --store" in err
+    assert cli.main(sweep(tmp_path / "other.sqlite", "--seed", "0", "1", *models)) == 0
+    assert cli.main(sweep(store, "--seed", "0", "1", "2", *models)) == 0
+    assert len(list((tmp_path / "models").iterdir())) == 3
+
+
+def test_a_checkpoint_of_another_batch_is_told(store, tmp_path, capsys):
+    folder = tmp_path / "checkpoints"
+    command = sweep(store, "--seed", "0", "1", "--checkpoints", str(folder), "--together")
+    base = config_of("smoke", n_steps=4, batch=16, width=4, dim=4, feed_forward=4)
+    (job,) = jobs.training_jobs([base, replace(base, seed=1)], n_scenes=32, checkpoints=folder)
+    train(job.run.configs, checkpoint=job.run.checkpoint, checkpoint_every=3, stop_after=3)
+    for dry in (["--dry-run"], []):
+        assert cli.main([*command, "1", *dry]) == 0
+        err = capsys.readouterr().err
+        assert err.startswith("warning: models of this run have unfinished checkpoints in ")
+        assert f"({job.run.checkpoint.name}, 2 models after 3 of 4 steps)" in err
+    assert cli.main([*command, "2"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_grids_from_a_file_with_changes_and_drawn(store, tmp_path, trained, capsys):
@@ -149,12 +189,17 @@ def test_grids_from_a_file_with_changes_and_drawn(store, tmp_path, trained, caps
         (["--sizes", "6by6"], "numbers of values such as 24x24; got '6by6'"),
         (["--seed", "0", "1", "--random", "3"], "1 to 2 combinations can be drawn"),
         (["--grid", "{0}/none.json"], "{0}/none.json"),
-        (["--workers", "0"], "got 0 workers"),
-        (["--together", "0"], "together is the number of models of a batch, at least 1; got 0"),
+        (["--workers", "0"], "--workers is a whole number of at least 1; got 0"),
+        (["--workers", "1", "--threads", "0"], "--threads is a whole number of at least 1; got 0"),
+        (["--together", "0"], "--together is a whole number of at least 1; got 0"),
+        (["--judged-scenes", "0"], "--judged-scenes is a whole number of at least 1; got 0"),
+        (["--checkpoint-every", "0"], "--checkpoint-every is a whole number of at least 1; got 0"),
+        (["--device", "meta"], "--device is cpu, cuda, cuda:1 or the like; got meta"),
+        (["--device", "xpu"], "this machine has no xpu that torch can use: give another --device"),
         (["--gpus-per-job", ".5"], "--gpus-per-job belongs to --ray"),
         (["--threads", "2"], "--threads belongs to --workers and --ray"),
         (["--device", "gpu"], "--device is cpu, cuda, cuda:1 or the like; got gpu"),
-        (["--device", "cuda"], "no GPU that torch can use"),
+        (["--device", "cuda"], "no cuda that torch can use"),
         (["--device", "cuda:1", "--ray", "local"], "on a Ray cluster a job sees only the GPUs it was given"),
     ],
 )
@@ -193,7 +238,7 @@ def test_every_setting_of_a_model_is_an_option_with_its_text(capsys):
 def test_a_worker_that_is_stopped_goes_on_and_gives_what_this_process_gives(store, tmp_path, one_thread):
     folders = [tmp_path / "checkpoints", tmp_path / "models"]
     kept = [o for folder in folders for o in (f"--{folder.name}", str(folder))]
-    grid = "--coverage .3 .5 --seed 0 1 --n-steps 120".split()
+    grid = "--coverage .3 .5 --seed 0 1 --n-steps 200".split()
     worker = ["--workers", "1", "--threads", "1", "--checkpoint-every", "10", *kept]
     command = [sys.executable, "-m", "conceptbind", *sweep(store, *grid, "--together", "2", *worker)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -206,6 +251,13 @@ def test_a_worker_that_is_stopped_goes_on_and_gives_what_this_process_gives(stor
     where = f"what was finished is stored in {store}, the same command goes on from there"
     assert err.splitlines() == [f"stopped; {where}"]
     assert not list(folders[0].glob("*.tmp"))
+    # a mark in the losses of steps that are done stays only if they are not done again
+    marked = set()
+    for path in folders[0].glob("*.safetensors"):
+        found = read_checkpoint(path)
+        found.losses[0] = 123.0
+        write_checkpoint(path, found)
+        marked.update(found.configs)
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stdout.startswith("4 models: ")
     assert again.stderr == ""
@@ -216,6 +268,7 @@ def test_a_worker_that_is_stopped_goes_on_and_gives_what_this_process_gives(stor
         model = TrainedModel.load(folders[1] / f"{row['model']}.safetensors")
         assert (model.config.coverage, model.config.seed) == (row["coverage"], row["seed"])
         assert model.temperature == row["learned_temperature"]
+        assert (float(model.losses[0]) == 123.0) == (model.config in marked)
 
 
 def _listens():

@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import torch
 from conceptbind import subjects
 from conceptbind.analysis.complexity import Sweep, complexity_jobs
 from conceptbind.approximators.closed_form import Additive
-from conceptbind.execution.base import ExecutionError, InProcess, JobFailed
+from conceptbind.execution.base import ExecutionError, InProcess, JobFailed, Task
 from conceptbind.execution.cluster import RayCluster
 from conceptbind.execution.processes import WorkerProcesses
 from conceptbind.provenance import provenance
@@ -182,8 +183,8 @@ def test_complexity_gives_the_same_rows_in_a_worker(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: WorkerProcesses(0), "got 0 workers"),
-        (lambda: WorkerProcesses(2, threads=0), "got 2 workers of 0 threads"),
+        (lambda: WorkerProcesses(0), "workers are at least 1; got 0$"),
+        (lambda: WorkerProcesses(2, threads=0), "threads are at least 1 for each worker; got 0$"),
         (lambda: RayCluster("auto", threads=0), "threads are at least 1 for each job; got 0"),
         (lambda: RayCluster("auto", gpus_per_task=-0.5), "got -0.5"),
         (lambda: RayCluster("auto", gpus_per_task=1.5), "got 1.5"),
@@ -200,6 +201,53 @@ def test_threads_are_shared_among_workers_and_a_gpu_is_one_job_unless_said():
     assert WorkerProcesses(10_000).threads == 1
     assert [RayCluster("auto", device=d).gpus_per_task for d in ("cpu", "cuda")] == [0, 1]
     assert RayCluster("auto", device="cuda", gpus_per_task=0.25).gpus_per_task == 0.25
+
+
+class RayThatIsConnected:
+    """What a run asks of ray when the program has called ray.init; its tasks are lost."""
+
+    class exceptions:
+        RayError = RuntimeError
+
+    def __init__(self, message="the node died\nand more"):
+        self.message = message
+
+    def is_initialized(self):
+        return True
+
+    def get_runtime_context(self):
+        return SimpleNamespace(gcs_address="10.0.0.1:6379")
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": {"CPU": 1}}]
+
+    def remote(self, **_):
+        return lambda run: SimpleNamespace(remote=lambda *given: given)
+
+    def wait(self, references):
+        return references[:1], references[1:]
+
+    def get(self, reference):
+        raise self.exceptions.RayError(self.message)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2:6379", "local"])
+def test_a_connected_program_is_told_where_its_jobs_run(monkeypatch, address):
+    monkeypatch.setitem(sys.modules, "ray", RayThatIsConnected())
+    with pytest.warns(UserWarning, match=f"cluster at 10.0.0.1:6379: jobs run there, not at '{address}'"):
+        assert list(RayCluster(address).run([])) == []
+    for asked in ("auto", "10.0.0.1:6379"):
+        assert list(RayCluster(asked).run([])) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [("the node died\nand more", "the node died"), ("", "without a message"), ("\n", "without a message")],
+)
+def test_an_error_of_the_cluster_is_told_in_one_line(monkeypatch, message, reason):
+    monkeypatch.setitem(sys.modules, "ray", RayThatIsConnected(message))
+    ((number, failed),) = RayCluster("auto").run([Task(3, "a task", print)])
+    assert (number, failed.reason, failed.traceback) == (3, f"RuntimeError: {reason}", message)
 
 
 def test_without_ray_the_error_says_how_to_get_it(store, monkeypatch):

@@ -19,7 +19,6 @@ from conceptbind.analysis.multiplicative import (
     forms_sweep,
     judge_forms,
     judge_sample,
-    read_model,
 )
 from conceptbind.approximators.closed_form import Additive
 from conceptbind.approximators.networks import Network
@@ -279,4 +278,16 @@ def test_files_that_are_no_finished_model_are_refused(tmp_path):
     stopped = tmp_path / "stopped.safetensors"
     train([config_of("smoke", n_steps=10)], checkpoint=stopped, checkpoint_every=2, stop_after=4)
     with pytest.raises(ValueError, match="stopped after 4 of 10 steps"):
-        read_model(stopped)
+        form_jobs([stopped], forms_of("smoke"))
+
+
+@pytest.mark.parametrize("architecture", ["objects", "transformer"])
+def test_a_kind_without_scenes_has_no_numbers(architecture):
+    # one object is held out: no scene of two different ones is
+    config = config_of("smoke", sizes=(4, 4), coverage=15 / 16, n_steps=5, architecture=architecture)
+    rows = judge_forms(train([config]).model(0), forms_of("smoke"), n_scenes=100)
+    for row in rows:
+        assert (row["n_held_out"], row["n_mixed"]) == (0, 30)
+        held_out = {name: value for name, value in row.items() if "held_out" in name and name != "n_held_out"}
+        assert set(held_out.values()) == {None}
+        assert row["r2_mixed"] is not None

@@ -64,3 +64,29 @@ def test_points_below_zero_stand_at_the_edge():
     assert lines(ax) == {"a": ([0.5, -0.05], [0.2, 0.1]), "b": ([1.0], [1.0])}
     assert ax.get_xlim()[0] < -0.05
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")) == ("fit", "objects", "t")
+
+
+def test_coverages_are_never_cut_off():
+    wide = Curve((0.01, 0.5, 0.99), (0.0, 0.5, 1.0), (0.0, 0.4, 1.0), (0.0, 0.6, 1.0), 0)
+    for fig in (coverage_curves({"a": wide}), phase_point({"a": wide}, BARS, at=("a", 0.5))):
+        low, high = fig.axes[0].get_xlim()
+        assert low < 0.01
+        assert high > 0.99
+
+
+def test_a_curve_without_a_colour_is_an_error_and_not_left_out():
+    curves = {str(n): SMALL for n in range(7)}
+    points = {str(n): [(0.5, 0.5)] for n in range(7)}
+    kinds = ("training", "mixed", "held out", "new")
+    bars = {"concepts": (1.0, 0.9, 0.8, 0.7)}
+    with pytest.raises(ValueError, match="tells 6 curves, groups or kinds apart; got 7"):
+        coverage_curves(curves)
+    with pytest.raises(ValueError, match="got 7"):
+        phase_point(curves, BARS, at=("0", 0.2))
+    with pytest.raises(ValueError, match="got 7"):
+        scatter(points, xlabel="x", ylabel="y")
+    with pytest.raises(ValueError, match="tells 3 curves, groups or kinds apart; got 4"):
+        phase_point({"0": SMALL}, bars, at=("0", 0.2), kinds=kinds)
+    assert plt.get_fignums() == []
+    del curves["6"]
+    assert len(coverage_curves(curves).axes[0].lines) == 6

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from conceptbind.analysis.multiplicative import NOTHING_LEFT, Sample, forms_of, read_model, sample_of
+from conceptbind.analysis.multiplicative import NOTHING_LEFT, Sample, forms_of, sample_of
 from conceptbind.approximators.base import Task
 from conceptbind.approximators.closed_form import Additive
 from conceptbind.approximators.products import ObjectProduct
@@ -218,7 +218,7 @@ def ablation_jobs(
     how = how or forms_of("laptop")["object products"]
     jobs = []
     for path in map(Path, models):
-        config = read_model(path).config
+        config = TrainedModel.load(path).config
         settings = tuple(
             {
                 **config.settings(),
@@ -236,7 +236,7 @@ def ablation_jobs(
 
 
 def _ablate_file(path: Path, how: ObjectProduct, n_scenes: int, device: str) -> list[dict[str, Any]]:
-    rows = ablate(read_model(path, device), how=how, n_scenes=n_scenes)
+    rows = ablate(TrainedModel.load(path, device=device), how=how, n_scenes=n_scenes)
     # the store keeps the name among the settings
     return [{key: value for key, value in row.items() if key != "condition"} for row in rows]
 

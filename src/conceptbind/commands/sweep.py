@@ -13,7 +13,7 @@ from conceptbind.commands.documented import documented_fields
 if TYPE_CHECKING:
     from conceptbind.execution.base import Executor
     from conceptbind.store import ResultStore
-    from conceptbind.sweeps import Job, Ran
+    from conceptbind.sweeps import FailedJob, Job
     from conceptbind.training.config import TrainingConfig
     from conceptbind.training.grid import Expanded
 
@@ -60,9 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kept.add_argument(
         "--store", metavar="FILE", type=Path, default=Path("sweep.sqlite"), help="result store to fill"
     )
-    kept.add_argument("--models", metavar="FOLDER", type=Path, help="gets every trained model")
+    kept.add_argument("--models", metavar="FOLDER", type=Path, help="gets every model that is trained now")
     kept.add_argument(
-        "--checkpoints", metavar="FOLDER", type=Path, help="a batch that was stopped goes on from here"
+        "--checkpoints",
+        metavar="FOLDER",
+        type=Path,
+        help="a batch that was stopped goes on from here; with other models, --together or --workers it is another "
+        "batch, and starts anew",
     )
     kept.add_argument(
         "--checkpoint-every", metavar="N", type=int, default=500, help="steps between two (default: 500)"
@@ -87,10 +91,11 @@ def stored_in(args: argparse.Namespace) -> Path:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train the models that are missing from the store, and say what there is; 1 if any failed."""
+    """Train the models that are missing from the store, and say what there is; 1 if a model or its file is missing."""
     from conceptbind.store import ResultStore
-    from conceptbind.sweeps import run_jobs
+    from conceptbind.training.jobs import missing_jobs, run_training
 
+    _check(args)
     grid = _grid(args)
     if grid.left_out:
         print(f"{grid.left_out} combinations cannot be: they are left out")
@@ -98,27 +103,34 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _list(args, grid.configs, batches)
     with ResultStore(args.store) as store:
-
-        def run_batches(jobs: Sequence[Job]) -> Ran:
-            return run_jobs(store, jobs, progress=not args.quiet, executor=executor, keep_going=True)
-
-        ran = run_batches(_missing(args, batches, store))
-        n_done, failed = ran.done, [f for f in ran.failed if len(f.job.settings) == 1]
-        if broken := [f.job for f in ran.failed if len(f.job.settings) > 1]:
-            # one model that diverges takes its batch along
-            print(f"{len(broken)} failed batches: their models are trained one by one", file=sys.stderr)
-            configs = [config for job in broken for config in _configs(job)]
-            ran = run_batches(_batches(args, configs, together=1))
-            n_done, failed = n_done + ran.done, [*failed, *ran.failed]
-    for one in failed:
-        print(f"failed: {_settings_of(one.job, grid.configs)}: {_one_line(one.reason)}", file=sys.stderr)
+        jobs = missing_jobs(store, batches)
+        _tell_unused(args, store, jobs)
+        ran = run_training(store, jobs, progress=not args.quiet, executor=executor, on_retry=_tell_retry)
+        n_without = _n_without_file(store, batches)
+    for one in ran.failed:
+        shown = _shown(one.job.settings[0], _telling(args, grid.configs))
+        print(f"failed: {_one_line(one.reason)}; settings: {shown}", file=sys.stderr)
         if args.debug:
             print(one.traceback, file=sys.stderr)
-    n_there = n_models - n_done - len(failed)
+    if n_without:
+        print(
+            f"{n_without} of the stored models have no file in {args.models}, and what is stored is not trained again: "
+            "to get them, give another --store, and the same --checkpoints if there were any",
+            file=sys.stderr,
+        )
+    n_failed = len(ran.failed)
     print(
-        f"{n_models} models: {n_done} computed, {n_there} were there, {len(failed)} failed; they are in {args.store}"
+        f"{n_models} models: {ran.done} computed, {n_models - ran.done - n_failed} were there, {n_failed} failed; "
+        f"they are in {args.store}"
     )
-    return 1 if failed else 0
+    return 1 if n_failed or n_without else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    for option in ("judged_scenes", "workers", "threads", "together", "checkpoint_every"):
+        n = getattr(args, option)
+        if n is not None and n < 1:
+            raise ValueError(f"--{option.replace('_', '-')} is a whole number of at least 1; got {n}")
 
 
 def _settings() -> dict[str, str]:
@@ -139,24 +151,25 @@ def _grid(args: argparse.Namespace) -> Expanded:
 
 
 def _executor(args: argparse.Namespace) -> Executor:
-    import torch
-
     from conceptbind.execution.base import InProcess
     from conceptbind.execution.cluster import RayCluster
     from conceptbind.execution.processes import WorkerProcesses
+    from conceptbind.training.jobs import check_device
 
     try:
-        device = torch.device(args.device)
-    except RuntimeError:
-        raise ValueError(f"--device is cpu, cuda, cuda:1 or the like; got {args.device}") from None
+        check_device(args.device)
+    except ValueError as error:
+        raise ValueError(f"--{error}") from None
     if args.ray is not None:
         return RayCluster(
             args.ray, threads=args.threads or 1, gpus_per_task=args.gpus_per_job, device=args.device
         )
     if args.gpus_per_job is not None:
         raise ValueError("--gpus-per-job belongs to --ray: worker processes take turns at the GPUs")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"this machine has no GPU that torch can use: leave out --device {args.device}")
+    if not _is_here(args.device):
+        raise ValueError(
+            f"this machine has no {args.device} that torch can use: give another --device, or none"
+        )
     if args.workers is not None:
         return WorkerProcesses(args.workers, threads=args.threads, device=args.device)
     if args.threads is not None:
@@ -164,19 +177,29 @@ def _executor(args: argparse.Namespace) -> Executor:
     return InProcess(device=args.device)
 
 
-def _batches(
-    args: argparse.Namespace, configs: Sequence[TrainingConfig], *, together: int | None = None
-) -> list[Job]:
+def _is_here(name: str) -> bool:
+    """Say whether torch can compute on a device here."""
+    import torch
+
+    device = torch.device(name)
+    if device.type == "cuda":  # asked without a context, which would stay in the memory of the GPU
+        return torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count()
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):  # as torch raises for a backend that it was built without
+        return False
+    return True
+
+
+def _batches(args: argparse.Namespace, configs: Sequence[TrainingConfig]) -> list[Job]:
     from conceptbind.training.evaluate import N_SCENES
     from conceptbind.training.jobs import TOGETHER, training_jobs
 
-    if together is None:
-        # without --together no worker is idle for want of a batch
-        at_most = TOGETHER if args.workers is None else min(TOGETHER, -(-len(configs) // args.workers))
-        together = at_most if args.together is None else args.together
+    # without --together no worker is idle for want of a batch
+    at_most = TOGETHER if args.workers is None else min(TOGETHER, -(-len(configs) // args.workers))
     return training_jobs(
         configs,
-        together=together,
+        together=at_most if args.together is None else args.together,
         n_scenes=N_SCENES if args.judged_scenes is None else args.judged_scenes,
         device=args.device,
         # a worker may run in another folder
@@ -186,42 +209,55 @@ def _batches(
     )
 
 
-def _missing(args: argparse.Namespace, batches: Sequence[Job], store: ResultStore | None) -> list[Job]:
-    """List the batches with a model that is not stored; when the grid has grown, without those that are.
+def _tell_unused(args: argparse.Namespace, store: ResultStore | None, jobs: Sequence[Job]) -> None:
+    from conceptbind.training.jobs import unused_checkpoints
 
-    The batches are those of the whole grid: so the same command makes the same again, and finds their checkpoints.
-    """
-    jobs = []
+    if unused := unused_checkpoints(store, jobs):
+        each = [f"{u.path.name}, {u.n_models} models after {u.n_done} of {u.n_steps} steps" for u in unused]
+        print(
+            f"warning: models of this run have unfinished checkpoints in {args.checkpoints} that it does not go on "
+            f"from, as they are of other batches ({'; '.join(each)}): to go on, give the models, --together and "
+            "--workers of the run that was stopped; to start anew, delete these files",
+            file=sys.stderr,
+        )
+
+
+def _tell_retry(failed: Sequence[FailedJob]) -> None:
+    print(
+        f"{len(failed)} failed batches, the first for {_one_line(failed[0].reason)}: their models are trained one by "
+        "one",
+        file=sys.stderr,
+    )
+
+
+def _n_without_file(store: ResultStore, batches: Sequence[Job]) -> int:
+    """Count the stored models that have no file in the folder of models, if there is to be one."""
+    from conceptbind.training.jobs import batch_of, model_file
+
+    n = 0
     for job in batches:
-        missing = range(len(job.settings)) if store is None else store.missing(job.settings, kind=job.kind)
-        if len(missing) == len(job.settings):
-            jobs.append(job)
-        elif missing:
-            some = [_configs(job)[index] for index in missing]
-            jobs += _batches(args, some, together=len(some))
-    return jobs
-
-
-def _configs(job: Job) -> list[TrainingConfig]:
-    from conceptbind.training.config import TrainingConfig
-
-    names = _settings()
-    own = [{name: value for name, value in row.items() if name in names} for row in job.settings]
-    return [TrainingConfig(**{**settings, "sizes": tuple(settings["sizes"])}) for settings in own]
+        folder, missing = batch_of(job).models, store.missing(job.settings, kind=job.kind)
+        if folder is not None:
+            stored = [c for index, c in enumerate(batch_of(job).configs) if index not in missing]
+            n += sum(not model_file(config, folder).is_file() for config in stored)
+    return n
 
 
 def _list(args: argparse.Namespace, configs: Sequence[TrainingConfig], batches: Sequence[Job]) -> int:
     from conceptbind.store import ResultStore
+    from conceptbind.training.jobs import missing_jobs
 
+    jobs = batches
     if args.store.exists():
         with ResultStore(args.store, create=False) as store:
-            jobs = _missing(args, batches, store)
+            jobs = missing_jobs(store, batches)
+            _tell_unused(args, store, jobs)
     else:
-        jobs = _missing(args, batches, None)
+        _tell_unused(args, None, jobs)
     for job in jobs:
         print(job.about)
         for settings in job.settings:
-            print(f"  {_shown(settings, _varying(configs))}")
+            print(f"  {_shown(settings, _telling(args, configs))}")
     n_missing = sum(len(job.settings) for job in jobs)
     n_there = len(configs) - n_missing
     print(
@@ -230,20 +266,18 @@ def _list(args: argparse.Namespace, configs: Sequence[TrainingConfig], batches: 
     return 0
 
 
-def _settings_of(job: Job, configs: Sequence[TrainingConfig]) -> str:
-    return "; ".join(_shown(settings, _varying(configs)) for settings in job.settings)
+def _telling(args: argparse.Namespace, configs: Sequence[TrainingConfig]) -> list[str]:
+    """Name the settings in which models differ, or a single one from the preset."""
+    from conceptbind.training.config import config_of
 
-
-def _varying(configs: Sequence[TrainingConfig]) -> list[str]:
-    """Name the settings in which models differ; all, when there is one model."""
-    names = _settings()
-    return [n for n in names if len(configs) == 1 or len({getattr(c, n) for c in configs}) > 1]
+    some = [*configs, config_of(args.preset)] if len(configs) == 1 else configs
+    return [n for n in _settings() if len({getattr(c, n) for c in some}) > 1]
 
 
 def _shown(settings: dict[str, Any], names: Sequence[str]) -> str:
     from conceptbind.training.grid import show
 
-    return ", ".join(f"{name} {show(settings[name])}" for name in names)
+    return ", ".join(f"{name} {show(settings[name])}" for name in names) or "those of the preset"
 
 
 def _one_line(text: str) -> str:

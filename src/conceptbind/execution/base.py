@@ -39,7 +39,7 @@ class Done:
     numbers: Sequence[dict[str, Any]]
     seconds: float
     provenance: Mapping[str, Any]
-    """Of the process that ran it: on a cluster this may be another machine."""
+    """Of the process that ran it: on a cluster this may be another machine. Its dtype is the usual one, see Job."""
 
 
 @dataclass(frozen=True)

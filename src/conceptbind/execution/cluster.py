@@ -63,7 +63,8 @@ class RayCluster:
         """Run tasks; see :class:`~conceptbind.execution.base.Executor`. All are handed to the cluster at once.
 
         Raises ExecutionError without ray, when the cluster cannot be reached, when it is local and has too few cores
-        or GPUs for a task, and for a task that cannot be pickled. Warns when a cluster has no node for a task yet.
+        or GPUs for a task, and for a task that cannot be pickled. Warns when a cluster has no node for a task yet, and
+        when the program is connected to a cluster already: tasks then run on that one.
         """
         ray = _ray()
         with self._connected(ray):
@@ -83,6 +84,8 @@ class RayCluster:
     @contextlib.contextmanager
     def _connected(self, ray: Any) -> Iterator[None]:
         if ray.is_initialized():  # by the program that calls us: it goes on using it
+            # a client of a cluster does not know its address
+            self._say_where(getattr(ray.get_runtime_context(), "gcs_address", "another address"))
             self._look_for_a_node(ray)
             yield
             return
@@ -100,6 +103,15 @@ class RayCluster:
             yield
         finally:
             ray.shutdown()
+
+    def _say_where(self, connected: str) -> None:
+        """Warn when this process is connected to a cluster that is not known to be the one asked for."""
+        if self.address not in ("auto", connected):
+            warnings.warn(
+                f"this process is connected to the Ray cluster at {connected}: jobs run there, not at "
+                f"{self.address!r}; to change that, call ray.shutdown() first",
+                stacklevel=2,
+            )
 
     def _look_for_a_node(self, ray: Any) -> None:
         wanted = {"CPU": self.threads, "GPU": self.gpus_per_task}
@@ -156,5 +168,6 @@ def _outcome(ray: Any, reference: Any) -> Outcome:
     try:
         return ray.get(reference)
     except ray.exceptions.RayError as error:
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        first, *_ = [*str(error).strip().splitlines(), "without a message"]
+        reason = f"{type(error).__name__}: {first}"
         return Failed(reason, str(error))

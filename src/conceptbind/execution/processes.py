@@ -54,10 +54,10 @@ class WorkerProcesses:
     """
 
     def __init__(self, n_workers: int, *, threads: int | None = None, device: str = "cpu") -> None:
-        if n_workers < 1 or (threads is not None and threads < 1):
-            raise ExecutionError(
-                f"workers and their threads are at least 1 each; got {n_workers} workers of {threads} threads"
-            )
+        if n_workers < 1:
+            raise ExecutionError(f"workers are at least 1; got {n_workers}")
+        if threads is not None and threads < 1:
+            raise ExecutionError(f"threads are at least 1 for each worker; got {threads}")
         self.n_workers = n_workers
         self.threads = threads or max(1, torch.get_num_threads() // n_workers)
         self.device = device

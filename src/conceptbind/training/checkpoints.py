@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "format": FORMAT,
         "sha256": tensor_digest(tensors),
         "configs": json.dumps([c.settings() for c in checkpoint.configs]),
-        "provenance": json.dumps(provenance(device=next(iter(checkpoint.parameters.values())).device)),
+        "provenance": json.dumps(_made_by(checkpoint)),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -68,25 +69,13 @@ def read_checkpoint(
     Raises FileNotFoundError when there is none, CheckpointError when the file is damaged, no checkpoint, or of other
     settings.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}: give the file that training wrote")
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise CheckpointError(
-                    f"{path} is no checkpoint of this version of training ({header.get('format')!r} instead of "
-                    f"{FORMAT!r}): give another file, or move it away to start anew"
-                )
-            found = [TrainingConfig.from_settings(s) for s in json.loads(header["configs"])]
-            # settings first: those of another run are told before its weights are read
-            if configs is not None and list(configs) != found:
-                raise CheckpointError(_difference(path, list(configs), found))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"the checkpoint {path} is damaged ({error}): move it away to start anew"
-        ) from error
+    with _opened(path) as (file, header):
+        found = _configs(header)
+        # settings first: those of another run are told before its weights are read
+        if configs is not None and tuple(configs) != found:
+            raise CheckpointError(_difference(path, list(configs), list(found)))
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        losses = tensors["losses"]
     if tensor_digest(tensors) != header.get("sha256"):
         raise CheckpointError(
             f"the checkpoint {path} is damaged, its checksum does not match its content: move it away to start anew"
@@ -99,7 +88,50 @@ def read_checkpoint(
             if n.startswith(prefix)
         }
 
-    return Checkpoint(tuple(found), part("weight."), part("moment."), tensors["losses"].clone())
+    return Checkpoint(found, part("weight."), part("moment."), losses.clone())
+
+
+def read_progress(path: Path) -> tuple[tuple[TrainingConfig, ...], int]:
+    """Say of which models a checkpoint is, and how many steps they have done, without reading their weights.
+
+    Raises as :func:`read_checkpoint` does; a damaged file may go unnoticed.
+    """
+    with _opened(path) as (file, header):
+        return _configs(header), file.get_slice("losses").get_shape()[0]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Open a checkpoint and give its header; what goes wrong inside is damage."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint at {path}: give the file that training wrote")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise CheckpointError(
+                    f"{path} is no checkpoint of this version of training ({header.get('format')!r} instead of "
+                    f"{FORMAT!r}): give another file, or move it away to start anew"
+                )
+            yield file, header
+    except CheckpointError:
+        raise
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"the checkpoint {path} is damaged ({error}): move it away to start anew"
+        ) from error
+
+
+def _made_by(checkpoint: Checkpoint) -> dict[str, Any]:
+    device = next(iter(checkpoint.parameters.values())).device
+    return provenance(device=device, dtype=getattr(torch, checkpoint.configs[0].dtype))
+
+
+def _configs(header: dict[str, str]) -> tuple[TrainingConfig, ...]:
+    given = json.loads(header["configs"])
+    if not isinstance(given, list) or not given or not all(isinstance(settings, dict) for settings in given):
+        raise ValueError("its header lists no settings of models")
+    return tuple(TrainingConfig.from_settings(settings) for settings in given)
 
 
 def _difference(path: Path, wanted: list[TrainingConfig], found: list[TrainingConfig]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -111,7 +112,9 @@ class TrainingConfig:
     """"bfloat16": weights, optimiser and loss in float32, the encoders' products in bfloat16 (autocast)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", tuple(self.sizes))
+        for field in fields(self):
+            # one setting, one value, of one type: equal models have equal names
+            object.__setattr__(self, field.name, _typed(field.name, field.type, getattr(self, field.name)))
         _check(self)
 
     @classmethod
@@ -169,7 +172,8 @@ class TrainingConfig:
         known = {f.name for f in fields(cls)}
         if unknown := sorted(settings.keys() - known):
             raise ValueError(f"unknown settings {unknown}: a model is determined by {sorted(known)}")
-        return cls(**{**settings, "sizes": tuple(settings.get("sizes", cls.sizes))})
+        given = settings.get("sizes", cls.sizes)
+        return cls(**{**settings, "sizes": tuple(given) if isinstance(given, list) else given})
 
     def shared(self) -> dict[str, Any]:
         """Give what models must have in common to be trained together."""
@@ -219,8 +223,31 @@ def config_of(preset: str, **changes: Any) -> TrainingConfig:
     return replace(choose(preset, {"smoke": small, "laptop": laptop, "paper": paper}), **changes)
 
 
+def _typed(name: str, kind: Any, value: Any) -> Any:
+    """Give a setting in its own type; a whole number will do for any number, but no bool and no text does."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    is_whole = is_number and isinstance(value, numbers.Integral)
+    if kind == "float":
+        if not is_number:
+            raise ValueError(f"{name} is a number; got {value!r}")
+        return float(value) + 0.0  # -0.0 is 0.0
+    if kind in ("int", "int | None"):
+        if value is None and kind == "int | None":
+            return None
+        if not is_whole:
+            raise ValueError(f"{name} is a whole number{' or None' if 'None' in kind else ''}; got {value!r}")
+        return int(value)
+    if kind == "bool" and not isinstance(value, bool):
+        raise ValueError(f"{name} is True or False; got {value!r}")
+    if kind == "tuple[int, ...]":
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise ValueError(f"{name} are the numbers of values of one or more concepts; got {value!r}")
+        return tuple(_typed(f"every one of {name}", "int", v) for v in value)
+    return value
+
+
 def _check(c: TrainingConfig) -> None:
-    if not c.sizes or any(type(v) is not int or v < 1 for v in c.sizes):
+    if not c.sizes or min(c.sizes) < 1:
         raise ValueError(f"sizes are the numbers of values of one or more concepts; got {c.sizes}")
     choices = {
         "repeats": Repeats,
@@ -249,7 +276,7 @@ def _check(c: TrainingConfig) -> None:
         "n_steps",
         "object_queries",
     ):
-        if type(getattr(c, name)) is not int or getattr(c, name) < 1:
+        if getattr(c, name) < 1:
             raise ValueError(f"{name} is a whole number of at least 1; got {getattr(c, name)!r}")
     for name in ("linear_scale", "embedding_scale", "rate", "temperature"):
         if not 0 < getattr(c, name) < math.inf:
@@ -292,6 +319,11 @@ def _check_split(c: TrainingConfig) -> None:
         raise ValueError(
             f"sizes {c.sizes} make {c.space.n_possible_objects:,} objects: training is for fewer than 2**31"
         )
+    if sum(v > 1 for v in c.sizes) < 2:
+        raise ValueError(
+            "a split shows every value in training and holds objects out: that takes two concepts of two or more "
+            f"values; got sizes {c.sizes}"
+        )
     if not 0 < c.coverage < 1:
         raise ValueError(f"coverage is a share strictly between 0 and 1; got {c.coverage}")
     n = c.n_training_objects
@@ -301,7 +333,8 @@ def _check_split(c: TrainingConfig) -> None:
             "are needed to show every value, and at least one must be held out"
         )
     if c.repeats == "distinct objects" and n < c.n_objects:
+        larger = "a larger coverage" if c.n_objects < c.space.n_possible_objects else "larger sizes"
         raise ValueError(
-            f"{n} training objects cannot fill scenes of {c.n_objects} different ones: use a larger coverage, or "
+            f"{n} training objects cannot fill scenes of {c.n_objects} different ones: use {larger}, or "
             "repeats='allowed'"
         )

@@ -45,7 +45,8 @@ class CaptionBatch:
     """The same scenes, the objects in the order in which they are named."""
     swapped: Int[Tensor, "model swap slot concept"]
     asked: Bool[Tensor, "model swap"]
-    """False where a swapped caption names a held-out object and must not."""
+    """False where a swapped caption names a held-out object and must not; and, where captions keep the order of the
+    scene, if it names the objects of the scene: the same caption, or one that only the order makes wrong."""
 
 
 class Data:
@@ -103,13 +104,12 @@ class Data:
             nothing = captions[:, :0]
             return CaptionBatch(self.values_of(single), scenes, captions, nothing, nothing[..., 0, 0] > 0)
         _, swapped = self._swapped(captions, bits)
+        named = self.index_of(swapped)
         asked = torch.ones(n_models, n_scenes, dtype=torch.bool, device=self.device)
         if not c.held_out_negatives:
-            asked = (
-                self.is_train.gather(1, self.index_of(swapped).flatten(1))
-                .view(n_models, n_scenes, -1)
-                .all(-1)
-            )
+            asked = self.is_train.gather(1, named.flatten(1)).view(named.shape).all(-1)
+        if c.caption_order == "scene":
+            asked &= (named.sort(-1).values != self.index_of(captions).sort(-1).values).any(-1)
         return CaptionBatch(self.values_of(single), scenes, captions, swapped, asked)
 
     def values_of(self, index: Int[Tensor, "*batch"]) -> Int[Tensor, "*batch concept"]:

@@ -44,7 +44,8 @@ def query_gradients(
     """Give the loss of :func:`conceptbind.training.loss.query_loss` and its gradients, part by part."""
     with _precision(config, data.device):
         encoded = encoded_queries(config, parameters, batch, data)
-    queries = tuple(q.detach().requires_grad_() for q in encoded)
+    # leaves in the type of the weights, so that their gradients are added up in it
+    queries = tuple(q.detach().to(config.weight_dtype).requires_grad_() for q in encoded)
     ours = [n for n in parameters if not n.startswith("query.")]
     theirs = [n for n in parameters if n.startswith("query.")]
     leaves = [*(parameters[n] for n in ours), *queries]
@@ -60,8 +61,9 @@ def query_gradients(
         else:
             torch._foreach_add_(total, list(found))
     assert total is not None, "a batch has at least one scene"
+    by_queries = [g.to(q.dtype) for g, q in zip(total[len(ours) :], encoded, strict=True)]
     of_queries = torch.autograd.grad(
-        encoded, [parameters[n] for n in theirs], total[len(ours) :], materialize_grads=True
+        encoded, [parameters[n] for n in theirs], by_queries, materialize_grads=True
     )
     gradients = dict(zip([*ours, *theirs], [*total[: len(ours)], *of_queries], strict=True))
     return loss, {n: gradients[n] for n in parameters}

@@ -45,18 +45,26 @@ class TrainedModel:
         return 1 / float(scale(self.parameters))
 
     def scenes(self, scenes: Int[Tensor, "scene slot concept"]) -> Float[Tensor, "scene dim"]:
-        """Embed scenes by the scene encoder. Raises ValueError for scenes of another space or number of objects."""
-        return self._embedded("scene", scenes, self.config.n_objects)
+        """Embed scenes by the scene encoder.
+
+        They have the model's number of objects, or one where it was trained on scenes of one, too (``single_share``):
+        others would be new to it.
+        Raises ValueError for scenes of another space or number of objects.
+        """
+        return self._embedded("scene", scenes, self._trained_sizes)
 
     def captions(self, scenes: Int[Tensor, "scene slot concept"]) -> Float[Tensor, "scene dim"] | None:
-        """Embed the captions of scenes, the objects named in the order of the slots; None with form "query"."""
+        """Embed the captions of scenes, the objects named in the order of the slots; None with form "query".
+
+        Scenes as of :meth:`scenes`.
+        """
         if self.config.form == "query":
             return None
-        return self._embedded("query", scenes, self.config.n_objects)
+        return self._embedded("query", scenes, self._trained_sizes)
 
     def objects(self, index: Int[Tensor, "object"]) -> Float[Tensor, "object dim"]:
         """Embed objects, by object index, as queries: as scenes, or captions, of one object."""
-        return self._embedded("query", self.config.space.objects_from_index(index).unsqueeze(1), 1)
+        return self._embedded("query", self.config.space.objects_from_index(index).unsqueeze(1), {1})
 
     @torch.no_grad()
     def values(self) -> Float[Tensor, "value dim"]:
@@ -84,7 +92,8 @@ class TrainedModel:
     def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> TrainedModel:
         """Read a model that :meth:`save` wrote.
 
-        Raises FileNotFoundError when there is none, CheckpointError when the file is damaged or holds anything else.
+        Raises FileNotFoundError when there is none, CheckpointError when the file is damaged or holds anything else,
+        also a model whose training was stopped.
         """
         found = read_checkpoint(Path(path), device=device)
         if len(found.configs) != 1:
@@ -92,14 +101,26 @@ class TrainedModel:
                 f"{path} is a checkpoint of {len(found.configs)} models in training: give the file of one model, which "
                 "TrainedModel.save writes"
             )
-        return cls(found.configs[0], found.parameters, found.losses[:, 0])
+        config, n_done = found.configs[0], len(found.losses)
+        if n_done < config.n_steps:
+            raise CheckpointError(
+                f"{path} was stopped after {n_done} of {config.n_steps} steps: finish its training first"
+            )
+        return cls(config, found.parameters, found.losses[:, 0])
+
+    @property
+    def _trained_sizes(self) -> set[int]:
+        """The numbers of objects of the scenes that it was trained on."""
+        c = self.config
+        return {c.n_objects, 1} if c.form == "clip" and c.n_singles else {c.n_objects}
 
     @torch.no_grad()
-    def _embedded(self, side: Side, scenes: Tensor, n_slots: int) -> Float[Tensor, "scene dim"]:
+    def _embedded(self, side: Side, scenes: Tensor, sizes: set[int]) -> Float[Tensor, "scene dim"]:
         check_scenes(self.config.space, scenes)
-        if scenes.shape[1] > n_slots:
+        if scenes.shape[1] not in sizes:
             raise ValueError(
-                f"the model was trained on scenes of {n_slots} objects; got scenes of {scenes.shape[1]}"
+                f"the model was trained on scenes of {' or '.join(map(str, sorted(sizes)))} objects; got scenes of "
+                f"{scenes.shape[1]}"
             )
         device = next(iter(self.parameters.values())).device
         parts = [
@@ -140,8 +161,8 @@ def train(
     """Train models that share their shapes (see TrainingConfig.shared), all at once.
 
     ``checkpoint``: a file to go on from if it is there, and to write to every ``checkpoint_every`` steps and at the
-    end. On one machine and number of threads, a run that was stopped and goes on gives the losses and weights of one
-    that was not, bit for bit.
+    end. On the CPU, of one machine and with one number of threads, a run that was stopped and goes on gives the losses
+    and weights of one that was not, bit for bit; on a GPU up to rounding, since sums there have no fixed order.
     ``stop_after``: stop when so many steps are done, as if the process had ended then; the rate follows ``n_steps``.
     ``watch`` gets (steps done, models) after every ``watch_every`` steps, and must not keep the weights, which go on
     changing.

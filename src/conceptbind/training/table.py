@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 from conceptbind.analysis.complexity_table import Curve
-from conceptbind.training.config import TrainingConfig
 from conceptbind.training.evaluate import KINDS, MEASURES
 from conceptbind.training.jobs import model_name
 from conceptbind.training.studies import STUDIES, study
@@ -44,14 +43,15 @@ def compact(rows: Iterable[Mapping[str, Any]], preset: str) -> list[dict[str, An
             studies.setdefault(model_name(config), []).append(name)
     measures = [f"{m.replace(' ', '_')}_{kind}" for m in MEASURES for kind in KINDS.values()]
     columns = (*SETTINGS, *NUMBERS, *(m + suffix for m in measures for suffix in SUFFIXES))
-    kept = []
+    kept = {}
     for row in rows:
         if found := studies.get(row["model"]):
             short = {c: round(row[c], 4) if isinstance(row[c], float) else row[c] for c in columns}
             # a measure that the model does not have, as captions in the form "query", is left out
             short = {c: value for c, value in short.items() if value is not None}
-            kept.append({"model": row["model"], "studies": found, **short})
-    return sorted(kept, key=_order)
+            # judged again, the last counts
+            kept[row["model"]] = {"model": row["model"], "studies": found, **short}
+    return sorted(kept.values(), key=_order)
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,46 @@ class TrainingTable:
             raise KeyError(f"no model of study {name!r} with {where}; there are studies {', '.join(known)}")
         return found
 
-    def curve(self, name: str, column: str, **where: Any) -> Curve:
+    def curve(self, name: str, column: str, *, started: bool = False, **where: Any) -> Curve:
         """Follow one number over coverage: mean, least and largest of the seeds.
 
-        Raises KeyError when there is no such model, or no such number.
+        ``started``: leave out, and count, models that do not bind their training objects (see :func:`has_started`).
+        Raises KeyError when there is no such model, or no such number; ValueError when there are several models of one
+        coverage and seed, which are no repetitions of each other.
         """
-        groups: dict[float, list[float]] = {}
-        for row in self.of(name, **where):
+        groups: dict[float, dict[int, float]] = {}
+        rows = self.of(name, **where)
+        counted = [row for row in rows if not started or has_started(row)]
+        for row in counted:
             if column in row:
-                groups.setdefault(row["coverage"], []).append(row[column])
+                of_seed = groups.setdefault(row["coverage"], {})
+                if row["seed"] in of_seed:
+                    raise ValueError(
+                        f"study {name!r} with {where} has several models of coverage {row['coverage']} and seed "
+                        f"{row['seed']}: name what they differ in, some of {', '.join(SETTINGS)}"
+                    )
+                of_seed[row["seed"]] = row[column]
         if not groups:
             raise KeyError(f"models of study {name!r} with {where} have no {column!r}")
         at = sorted(groups)
-        values = [groups[c] for c in at]
+        values = [list(groups[c].values()) for c in at]
         return Curve(
-            tuple(at), tuple(map(fmean, values)), tuple(map(min, values)), tuple(map(max, values)), 0
+            tuple(at),
+            tuple(map(fmean, values)),
+            tuple(map(min, values)),
+            tuple(map(max, values)),
+            len(rows) - len(counted),
         )
+
+
+def has_started(row: Mapping[str, Any]) -> bool:
+    """Say whether a model binds the objects that it trains on, in most of their scenes.
+
+    Judged against exchanged objects that are training objects, too: there a mere sum is right in at most a third. One
+    that does not has not left the plateau on which every model first is, and tells nothing about objects it never met.
+    True where there are no such scenes.
+    """
+    return row.get("swap_alike_train", 1.0) > 0.5
 
 
 def crossing(curve: Curve, level: float = 0.5) -> float | None:
@@ -134,11 +158,6 @@ def compact_fits(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rank = (row["chosen"] or {}).get("rank")
         kept.append({"model": row["model"], **short, "rank": rank})
     return kept
-
-
-def configs_of(preset: str) -> dict[str, TrainingConfig]:
-    """Give the models of all studies by their names."""
-    return {model_name(c): c for name in STUDIES for c in study(name, preset)}
 
 
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:

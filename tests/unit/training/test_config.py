@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,7 +12,17 @@ from conceptbind.presets import PRESETS
 from conceptbind.scenes import object_split
 from conceptbind.spaces import CLEVR
 from conceptbind.training.config import TrainingConfig, check_together, config_of
+from conceptbind.training.jobs import model_name
 from conceptbind.training.models import initialise, n_parameters
+
+
+def unchecked(settings):
+    """Make a configuration past beartype, which only runs in tests and refuses some settings by their type."""
+    config = object.__new__(TrainingConfig)
+    for name, value in (TrainingConfig().settings() | settings).items():
+        object.__setattr__(config, name, value)
+    config.__post_init__()
+    return config
 
 
 @pytest.mark.parametrize(
@@ -40,18 +51,50 @@ from conceptbind.training.models import initialise, n_parameters
         ({"object_queries": 1}, "at least the number of objects in a scene, 2; got 1"),
         ({"coverage": 1.0}, "coverage is a share strictly between 0 and 1"),
         ({"coverage": 0.01}, "trains on 6: at least 24"),
-        ({"sizes": (9,)}, "at least one must be held out"),
-        ({"sizes": (2, 2), "coverage": 0.5, "n_objects": 3}, "cannot fill scenes of 3 different ones"),
+        ({"sizes": (9,)}, r"two concepts of two or more values; got sizes \(9,\)"),
+        ({"sizes": (1, 6)}, r"two concepts of two or more values; got sizes \(1, 6\)"),
+        ({"sizes": (2, 2), "coverage": 0.9}, "at least one must be held out"),
+        ({"sizes": 24}, "sizes are the numbers of values of one or more concepts; got 24"),
+        ({"sizes": "24"}, "numbers of values of one or more concepts; got '24'"),
+        ({"sizes": (4, 2.0)}, r"every one of sizes is a whole number; got 2\.0"),
+        ({"sizes": (4, True)}, "every one of sizes is a whole number; got True"),
+        ({"rate": True}, "rate is a number; got True"),
+        ({"coverage": "0.5"}, r"coverage is a number; got '0\.5'"),
+        ({"coverage": None}, "coverage is a number; got None"),
+        ({"seed": 1.0}, r"seed is a whole number; got 1\.0"),
+        ({"seed": False}, "seed is a whole number; got False"),
+        ({"split_seed": "3"}, "split_seed is a whole number or None; got '3'"),
+        ({"depth": True}, "depth is a whole number; got True"),
+        ({"swap_negatives": 1}, "swap_negatives is True or False; got 1"),
+        ({"sizes": (2, 2), "coverage": 0.5, "n_objects": 3}, "of 3 different ones: use a larger coverage"),
+        ({"sizes": (2, 2), "coverage": 0.5, "n_objects": 4}, "of 4 different ones: use larger sizes"),
         ({"sizes": (2000, 2000, 2000)}, "fewer than 2\\*\\*31"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, message):
-    # past beartype, which only runs in tests and refuses some of them by their type
-    config = object.__new__(TrainingConfig)
-    for name, value in (TrainingConfig().settings() | settings).items():
-        object.__setattr__(config, name, value)
     with pytest.raises(ValueError, match=message):
-        config.__post_init__()
+        unchecked(settings)
+    # an error of the settings alone, not of how they were given
+    assert unchecked({}) == TrainingConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("rate", 1, 1.0),
+        ("weight_decay", np.float32(0.5), 0.5),
+        ("weight_decay", -0.0, 0.0),
+        ("linear_scale", np.int64(2), 2.0),
+        ("seed", np.int64(3), 3),
+        ("split_seed", np.int64(3), 3),
+        ("sizes", [np.int64(6), 6], (6, 6)),
+    ],
+)
+def test_equal_models_have_equal_settings_and_names(name, given, value):
+    found, expected = unchecked({name: given}), replace(TrainingConfig(), **{name: value})
+    assert found == expected
+    assert json.dumps(found.settings()) == json.dumps(expected.settings())
+    assert model_name(found) == model_name(expected)
 
 
 def test_settings_go_through_json_and_back():

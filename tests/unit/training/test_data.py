@@ -134,7 +134,14 @@ def exchanged(scene):
 
 @pytest.mark.parametrize("n_objects", [2, 3])
 def test_a_swap_exchanges_one_value_between_two_objects(n_objects):
-    config = replace(SMALL, sizes=(5, 4, 3), n_objects=n_objects, form="clip", held_out_negatives=True)
+    config = replace(
+        SMALL,
+        sizes=(5, 4, 3),
+        n_objects=n_objects,
+        form="clip",
+        held_out_negatives=True,
+        caption_order="random",
+    )
     batch = Data([config]).caption_batch(0)
     kinds = Counter()
     for scene, swapped in zip(batch.captions[0].tolist(), batch.swapped[0].tolist(), strict=True):
@@ -142,6 +149,23 @@ def test_a_swap_exchanges_one_value_between_two_objects(n_objects):
         kinds.update((i, k) for i in range(n_objects) for k in range(3) if swapped[i][k] != scene[i][k])
     assert len(kinds) == 3 * n_objects
     assert bool(batch.asked.all())
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("sizes", [(5, 4), (5, 4, 3)])
+def test_in_order_no_caption_of_the_same_objects_is_asked(sizes, held_out):
+    config = replace(SMALL, sizes=sizes, form="clip", held_out_negatives=held_out, coverage=0.8, batch=256)
+    batch = Data([config]).caption_batch(0)
+    wrong = Counter()
+    for scene, swapped, asked in zip(
+        batch.captions[0].tolist(), batch.swapped[0].tolist(), batch.asked[0].tolist(), strict=True
+    ):
+        others = sorted(scene) != sorted(swapped)
+        seen = config.split.is_train[config.space.object_index(torch.tensor(swapped))]
+        assert asked == (others and (held_out or bool(seen.all())))
+        wrong[scene == swapped, others] += 1
+    # there are the same caption, the same objects in another order, and other objects
+    assert set(wrong) == {(True, False), (False, True)} | ({(False, False)})
 
 
 def test_swapped_queries_are_those_of_the_scenes_asked_about():

@@ -224,9 +224,16 @@ def test_the_query_loss_is_its_definition(settings):
 
 @pytest.mark.parametrize("order", ["scene", "random"])
 def test_the_caption_loss_is_its_definition(order):
-    # few objects, so that some captions are true of several scenes
+    # few objects, so that some captions are true of several scenes; in order, enough that some exchange is asked
+    sizes, coverage = ((2, 2), 0.75) if order == "random" else ((3, 3), 0.9)
     config = replace(
-        SMALL, form="clip", sizes=(2, 2), coverage=0.75, single_share=0.5, batch=12, caption_order=order
+        SMALL,
+        form="clip",
+        sizes=sizes,
+        coverage=coverage,
+        single_share=0.5,
+        batch=12,
+        caption_order=order,
     )
     weights = weights_of([config])
     batch = Data([config]).caption_batch(0)
@@ -310,3 +317,15 @@ def test_bfloat16_is_close_to_float32_and_keeps_the_types_of_weights():
     assert float(rough) == pytest.approx(float(loss), rel=0.02)
     assert float(rough) != float(loss)
     assert {g.dtype for g in found.values()} == {torch.float32}
+
+
+def test_in_bfloat16_gradients_of_many_parts_are_added_up_in_float32(monkeypatch):
+    config = replace(SMALL, dtype="bfloat16", batch=256)
+    weights = {n: w.requires_grad_() for n, w in initialise([config]).items()}
+    data, found = Data([config]), {}
+    for n_parts in (1, 256):
+        monkeypatch.setitem(gradients.PART, "cpu", 10**9 if n_parts == 1 else 1)
+        found[n_parts] = loss_and_gradients(config, weights, data, 0)[1]
+    for name, whole in found[1].items():
+        if name.startswith("query."):
+            assert float((found[256][name] - whole).norm()) < 0.01 * float(whole.norm())

@@ -1,5 +1,6 @@
 """Training: the optimiser is torch's, a stopped run goes on as if nothing had happened, checkpoints are whole."""
 
+import json
 import math
 import os
 import signal
@@ -10,9 +11,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
-from conceptbind.training.checkpoints import CheckpointError, read_checkpoint, write_checkpoint
+from conceptbind.training import run
+from conceptbind.training.checkpoints import (
+    FORMAT,
+    CheckpointError,
+    read_checkpoint,
+    read_progress,
+    write_checkpoint,
+)
 from conceptbind.training.config import TrainingConfig, config_of
 from conceptbind.training.data import Data
 from conceptbind.training.gradients import loss_and_gradients
@@ -112,27 +121,58 @@ def test_a_small_model_learns():
 # ---- checkpoints
 
 
+@pytest.fixture
+def steps(monkeypatch):
+    """Note the steps that are computed."""
+    noted = []
+
+    def noting(config, parameters, data, step):
+        noted.append(step)
+        return loss_and_gradients(config, parameters, data, step)
+
+    monkeypatch.setattr(run, "loss_and_gradients", noting)
+    return noted
+
+
 @pytest.mark.parametrize("stop", [4, 7, 11])
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, stop):
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, stop, steps):
     path = tmp_path / "run.safetensors"
     whole = train(BOTH)
     stopped = train(BOTH, checkpoint=path, checkpoint_every=4, stop_after=stop)
     assert len(stopped.losses) == stop
     assert len(read_checkpoint(path).losses) == stop // 4 * 4
+    steps.clear()
     resumed = train(BOTH, checkpoint=path, checkpoint_every=4)
+    assert steps == list(range(stop // 4 * 4, 12))
     assert torch.equal(resumed.losses, whole.losses)
     assert same(resumed.parameters, whole.parameters)
     assert list(tmp_path.iterdir()) == [path]
     # a finished run is only read
     written = path.stat().st_mtime_ns
+    steps.clear()
     again = train(BOTH, checkpoint=path)
+    assert steps == []
     assert same(again.parameters, whole.parameters)
     assert torch.equal(again.losses, whole.losses)
     assert path.stat().st_mtime_ns == written
     assert read_checkpoint(path).moments == {}
 
 
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
+@pytest.mark.parametrize("part", ["scene.E", "first.scene.E", "second.scene.E"])
+def test_what_a_run_goes_on_from_is_weights_and_moments(tmp_path, part):
+    path = tmp_path / "run.safetensors"
+    train(BOTH, checkpoint=path, checkpoint_every=4, stop_after=4)
+    whole = train(BOTH)
+    found = read_checkpoint(path)
+    {**found.parameters, **found.moments}[part].add_(0.01)
+    write_checkpoint(path, found)
+    resumed = train(BOTH, checkpoint=path)
+    assert torch.equal(resumed.losses[:4], whole.losses[:4])
+    assert not torch.equal(resumed.parameters["scene.E"], whole.parameters["scene.E"])
+    assert not torch.equal(resumed.losses[5:], whole.losses[5:])
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path, steps):
     path = tmp_path / "run.safetensors"
     script = """
         import sys, time
@@ -165,7 +205,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
         child.wait()
         child.stdout.close()
     assert len(read_checkpoint(path).losses) == 6
-    resumed, whole = train([TINY], checkpoint=path), train([TINY])
+    resumed = train([TINY], checkpoint=path)
+    assert steps == list(range(6, 12))
+    whole = train([TINY])
     assert torch.equal(resumed.losses, whole.losses)
     assert same(resumed.parameters, whole.parameters)
 
@@ -209,6 +251,11 @@ def test_a_damaged_file_and_any_other_are_refused(tmp_path):
     save_file({"x": torch.ones(1)}, path)
     with pytest.raises(CheckpointError, match="no checkpoint of this version"):
         train([TINY], checkpoint=path)
+    for configs in ("3", "[]", "[3]", '[{"sizes": 5}]', '[{"rate": -1.0}]', '[{"colour": 1}]', "{"):
+        save_file({"losses": torch.ones(1, 1)}, path, metadata={"format": FORMAT, "configs": configs})
+        for read in (read_checkpoint, read_progress):
+            with pytest.raises(CheckpointError, match="is damaged"):
+                read(path)
     path.unlink()
     train([TINY], checkpoint=path, checkpoint_every=4, stop_after=4)
     content = bytearray(path.read_bytes())
@@ -229,6 +276,9 @@ def test_a_checkpoint_keeps_types_and_values(tmp_path):
     assert same(again.moments, found.moments)
     assert found.losses.dtype == torch.float64
     assert found.configs == (config,)
+    assert read_progress(path) == ((config,), 4)
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["provenance"])["dtype"] == "float64"
 
 
 # ---- models that are trained
@@ -247,6 +297,9 @@ def test_a_model_is_saved_and_loaded(tmp_path):
     train(BOTH, checkpoint=tmp_path / "two.safetensors")
     with pytest.raises(CheckpointError, match="of 2 models in training"):
         TrainedModel.load(tmp_path / "two.safetensors")
+    train([TINY], checkpoint=tmp_path / "stopped.safetensors", checkpoint_every=4, stop_after=5)
+    with pytest.raises(CheckpointError, match="was stopped after 4 of 12 steps: finish its training first"):
+        TrainedModel.load(tmp_path / "stopped.safetensors")
 
 
 def test_a_model_embeds_scenes_objects_and_values():
@@ -259,6 +312,8 @@ def test_a_model_embeds_scenes_objects_and_values():
     assert 0.01 <= model.temperature < 0.1
     with pytest.raises(ValueError, match="trained on scenes of 2 objects; got scenes of 3"):
         model.scenes(scenes.repeat(1, 2, 1)[:, :3])
+    with pytest.raises(ValueError, match="trained on scenes of 2 objects; got scenes of 1"):
+        model.scenes(scenes[:, :1])
     with pytest.raises(ValueError, match="4 values"):
         model.scenes(scenes + 3)
 
@@ -268,6 +323,13 @@ def test_a_caption_model_asks_for_values_by_the_mean_of_the_objects_that_show_th
     model = train([config]).model(0)
     scenes = TINY.space.all_objects()[torch.tensor([[0, 5], [3, 7]])]
     assert model.captions(scenes).shape == (2, 6)
+    # of one object too, as it was trained on those
+    assert model.captions(scenes[:, :1]).shape == model.scenes(scenes[:, :1]).shape == (2, 6)
+    with pytest.raises(ValueError, match="scenes of 1 or 2 objects; got scenes of 4"):
+        model.captions(scenes.repeat(1, 2, 1))
+    pairs = TrainedModel(replace(config, single_share=0.0), model.parameters, model.losses)
+    with pytest.raises(ValueError, match="scenes of 2 objects; got scenes of 1"):
+        pairs.captions(scenes[:, :1])
     captions = model.objects(torch.arange(20))
     captions = captions / captions.norm(dim=1, keepdim=True)
     for k, first in ((0, 0), (1, 5)):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from conceptbind.training.studies import COVERAGES, HEADS, RECIPES, SEEDS, SMALL, STUDIES, study
+from conceptbind.training.studies import COVERAGES, HEADS, SEEDS, SMALL, STUDIES, recipes, study
 
 
 def differing(configs):
@@ -28,7 +28,7 @@ def test_coverages_of_a_space_differ_in_nothing_else():
     assert differing(configs) == {"sizes", "coverage", "seed"}
     counts = Counter(c.sizes for c in configs)
     # a tenth of 64 objects is 6: too few to show 8 values
-    assert counts == {(8, 8): 3 * 8, (16, 16): 3 * 9, (24, 24): 3 * 9}
+    assert counts == {(8, 8): 3 * 8, (12, 12): 3 * 9, (16, 16): 3 * 9}
     assert {c.coverage for c in configs} == set(COVERAGES)
 
 
@@ -37,6 +37,7 @@ def test_coverages_of_a_space_differ_in_nothing_else():
     [
         ("capacity", {"width", "feed_forward", "dim", "coverage", "seed"}),
         ("longer", {"coverage", "seed"}),
+        ("larger", {"n_steps", "coverage", "seed"}),
         ("clip", {"coverage", "seed"}),
         ("negatives", {"coverage", "seed"}),
     ],
@@ -50,7 +51,8 @@ def test_the_middle_of_a_comparison_is_the_same_model():
     assert {c for c in study("recipe") if c in of_coverage} == {
         c for c in of_coverage if c.sizes == SMALL.sizes and c.coverage == 0.7
     }
-    assert len(study("recipe")) == len(RECIPES) * len(SEEDS)
+    for preset, n_seeds in (("smoke", 1), ("laptop", 3), ("paper", 3)):
+        assert len(study("recipe", preset)) == len(recipes(SMALL)) * n_seeds
     assert {c.architecture for c in study("heads")} == set(HEADS)
     assert not of_coverage & set(study("heads"))
 

@@ -9,7 +9,7 @@ from conceptbind.analysis.complexity_table import Curve
 from conceptbind.training.jobs import model_name, numbers_of, row_settings
 from conceptbind.training.run import train
 from conceptbind.training.studies import study
-from conceptbind.training.table import TrainingTable, compact, crossing
+from conceptbind.training.table import TrainingTable, compact, crossing, has_started
 
 
 def row(coverage, seed, objects, **more):
@@ -35,6 +35,22 @@ def test_a_curve_has_mean_and_range_of_the_seeds():
     assert (found.low, found.high) == ((0.1, 0.4), (0.3, 0.8))
     assert TABLE.curve("coverage", "o", sizes=(4, 4)).mean == pytest.approx((0.1, 0.6))
     assert TABLE.curve("coverage", "c").coverages == (0.2,)
+
+
+def test_models_that_differ_in_more_than_the_seed_are_no_repetitions():
+    two = TrainingTable([row(0.5, 0, 0.4), row(0.5, 0, 0.8, sizes=[8, 8])])
+    with pytest.raises(ValueError, match=r"several models of coverage 0.5 and seed 0: .* sizes"):
+        two.curve("coverage", "o")
+    assert two.curve("coverage", "o", sizes=(8, 8)).mean == (0.8,)
+
+
+def test_models_that_never_started_are_left_out_and_counted():
+    rows = [row(0.5, 0, 0.8, swap_alike_train=0.9), row(0.5, 1, 0.2, swap_alike_train=0.3), row(0.2, 0, 0.1)]
+    assert [has_started(r) for r in rows] == [True, False, True]  # nothing to judge by in the last
+    table = TrainingTable(rows)
+    assert table.curve("coverage", "o").mean == pytest.approx((0.1, 0.5))
+    found = table.curve("coverage", "o", started=True)
+    assert (found.mean, found.n_left_out) == ((0.1, 0.8), 1)
 
 
 def test_what_is_not_there_is_named():
