@@ -123,7 +123,7 @@ SHOWN = {
 
 
 def shown(value):
-    return "–" if value is None else f"{max(-9.99, value):.2f}"
+    return "–" if value is None else f"{value:.2f}".replace("-0.00", "0.00")
 
 
 def of_form(rows, form):
@@ -351,8 +351,8 @@ widgets.explore(
 table = TrainingTable(list(models.values()))
 HEADS = {
     "sum": ("heads", "additive"),
-    "sum and product": ("heads", "product"),
-    "perceptron of each object": ("heads", "objects"),
+    "sum + product": ("heads", "product"),
+    "perceptron": ("heads", "objects"),
     "transformer": ("coverage", "transformer"),
 }
 SCENES = {"training": "objects_train", "held out": "objects_held_out"}
@@ -474,7 +474,7 @@ Markdown(
 )
 
 # %% [markdown]
-# **Where binding carries over, it lives in a few directions, and these are the directions of the product.** Take them away and what is left is a perfect bag of concepts: every value is still read, and objects as badly as from a sum. Take away as many others and objects suffer little, or concepts suffer first. At low coverage
+# **Where binding carries over, it lives in a few directions, and these are the directions of the product.** Take them away and what is left is nearly a bag of concepts: all values are still read in nine scenes of ten, and objects as badly as from a sum. Take away as many others and objects suffer little, or concepts suffer first. At low coverage
 # (move the slider) there is no such division: the directions in which products vary are those in which the concepts vary, and projecting them out destroys both.
 #
 # **Subtracting what the product form predicts does much less.** It takes a part of the binding away, and what remains in those directions is still enough to tell most objects apart. That agrees with the table above, in which products explain about half of the rest: they are a *good approximation* of what happens in these directions, not all of it.

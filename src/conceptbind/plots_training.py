@@ -83,7 +83,7 @@ def phase_point(
     below.set_yticks([0, 0.5, 1])
     below.grid(axis="x", visible=False)
     below.set_title(f"{at[0]}, coverage {at[1]:g}: share of scenes", loc="left", size=11)
-    below.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=len(kinds), frameon=False)
+    below.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45), ncols=len(kinds), frameon=False)
     return _closed(fig)
 
 
