@@ -53,13 +53,14 @@ def write_merged(
     preset: str,
     folder: Path,
     made_by: Sequence[dict[str, Any]],
+    by: str = "model",
     **settings: Any,
 ) -> None:
-    """Write a table of trained models, or of what was measured on them, into results/.
+    """Write a table of trained models, or of what was measured on them or on other subjects, into results/.
 
-    Models that the table had before and that are not in ``rows`` keep their rows: a part that is computed again, as in
-    a fresh clone, loses nothing of the rest. ``made_by``: provenances of the rows; those of kept rows are kept. Tables
-    of other presets than "laptop" go to ``folder``, since the book shows that one.
+    ``by``: the column that names what a row is of. What the table had before and ``rows`` do not name keeps its rows: a
+    part that is computed again, as in a fresh clone, loses nothing of the rest. ``made_by``: provenances of the rows;
+    those of kept rows are kept. Tables of other presets than "laptop" go to ``folder``, since the book shows that one.
     """
     from conceptbind.results import read_table, write_table
 
@@ -70,8 +71,8 @@ def write_merged(
         before = before if before["settings"].get("preset") == preset else {"rows": [], "settings": {}}
     except FileNotFoundError:
         before = {"rows": [], "settings": {}}
-    new = {row["model"] for row in rows}
-    kept = [row for row in before["rows"] if row["model"] not in new]
+    new = {row[by] for row in rows}
+    kept = [row for row in before["rows"] if row[by] not in new]
     made = [*before["settings"].get("made_by", ()), *made_by] if kept else list(made_by)
     made = [p for i, p in enumerate(made) if p not in made[:i]]
     write_table(name, [*kept, *rows], settings={"preset": preset, **settings, "made_by": made})

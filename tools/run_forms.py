@@ -20,16 +20,17 @@ from common import write_merged
 
 from conceptbind.analysis.ablation import KIND as ABLATION
 from conceptbind.analysis.ablation import ablation_jobs
+from conceptbind.analysis.complexity import KIND as COMPLEXITY
 from conceptbind.analysis.complexity import Subject, complexity_jobs
 from conceptbind.analysis.complexity_table import compact
 from conceptbind.analysis.multiplicative import KIND as FORMS
 from conceptbind.analysis.multiplicative import form_jobs, forms_of, forms_sweep
 from conceptbind.encoders.base import PackageMissing, WeightsNotFound
-from conceptbind.results import write_table
+from conceptbind.presets import PRESETS
 from conceptbind.store import ResultStore
 from conceptbind.subjects import encoder_subject, planted_subject
 from conceptbind.sweeps import Job, run_jobs
-from conceptbind.training.jobs import model_name
+from conceptbind.training.jobs import model_file
 from conceptbind.training.studies import SMALL, study
 from conceptbind.training.table import compact_fits
 
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; give the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=("forms", "ablations", "encoders"))
-    parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--preset", choices=PRESETS, default="laptop")
     parser.add_argument("--folder", type=Path, default=Path("build/training"))
     args = parser.parse_args(argv)
     if args.what == "encoders":
@@ -89,9 +90,8 @@ def models(
 ) -> list[Path]:
     """List the files of the models of some studies that are trained, of one object space if given."""
     configs = (config for name in studies for config in study(name, preset))
-    names = dict.fromkeys(model_name(c) for c in configs if sizes in (None, c.sizes))
-    found = [folder / "models" / f"{name}.safetensors" for name in names]
-    return [path for path in found if path.is_file()]
+    files = dict.fromkeys(model_file(c, folder / "models") for c in configs if sizes in (None, c.sizes))
+    return [path for path in files if path.is_file()]
 
 
 def wanted(store: ResultStore, kind: str, jobs: Sequence[Job]) -> list[dict[str, Any]]:
@@ -117,7 +117,14 @@ def encoders(folder: Path, preset: str) -> int:
                 continue
             ran = run_jobs(store, complexity_jobs(subject, forms_sweep(preset)), progress=False)
             print(f"{name}: {ran.done} fits computed, {ran.skipped} were there", flush=True)
-            write_table("forms_encoders", compact(store.rows("complexity")), settings={"preset": preset})
+            write_merged(
+                "forms_encoders",
+                compact(store.rows(COMPLEXITY)),
+                preset=preset,
+                folder=folder,
+                made_by=store.provenances(COMPLEXITY),
+                by="subject",
+            )
     return 0
 
 

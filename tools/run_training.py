@@ -16,6 +16,7 @@ from pathlib import Path
 
 from common import write_merged
 
+from conceptbind.presets import PRESETS
 from conceptbind.store import ResultStore
 from conceptbind.training.config import TrainingConfig
 from conceptbind.training.jobs import KIND, PROTOCOL, run_training, training_jobs
@@ -27,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; give the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("studies", nargs="*", metavar="study", help=f"{', '.join(STUDIES)}; all unless named")
-    parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--preset", choices=PRESETS, default="laptop")
     parser.add_argument("--folder", type=Path, default=Path("build/training"))
     parser.add_argument("--seeds", type=int, nargs="*", help="only models of these seeds")
     args = parser.parse_args(argv)
