@@ -27,14 +27,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from conceptbind.analysis.multiplicative import NOTHING_LEFT, Sample, forms_of, sample_of
+from conceptbind.analysis.multiplicative import NOTHING_LEFT, Sample, file_jobs, forms_of, sample_of
 from conceptbind.approximators.base import Task
 from conceptbind.approximators.closed_form import Additive
 from conceptbind.approximators.products import ObjectProduct
 from conceptbind.scenes import ObjectSplit
 from conceptbind.sweeps import Job
 from conceptbind.training.evaluate import KINDS, N_SCENES
-from conceptbind.training.jobs import model_name
 from conceptbind.training.run import TrainedModel
 
 KIND = "ablation"
@@ -216,29 +215,19 @@ def ablation_jobs(
     Arguments and errors as of :func:`conceptbind.analysis.multiplicative.form_jobs`.
     """
     how = how or forms_of("laptop")["object products"]
-    jobs = []
-    for path in map(Path, models):
-        config = TrainedModel.load(path).config
-        settings = tuple(
-            {
-                **config.settings(),
-                "model": model_name(config),
-                "condition": condition,
-                "how": how.settings,
-                "judged_scenes": n_scenes,
-                "protocol": PROTOCOL,
-            }
-            for condition in CONDITIONS
-        )
-        run = partial(_ablate_file, path, how, n_scenes, device)
-        jobs.append(Job(KIND, settings, run, f"ablation of {path.stem}"))
-    return jobs
+    return file_jobs(
+        KIND,
+        models,
+        partial(_ablate_file, how=how, n_scenes=n_scenes, device=device),
+        column="condition",
+        how=dict.fromkeys(CONDITIONS, how.settings),
+        judged_scenes=n_scenes,
+        protocol=PROTOCOL,
+    )
 
 
-def _ablate_file(path: Path, how: ObjectProduct, n_scenes: int, device: str) -> list[dict[str, Any]]:
-    rows = ablate(TrainedModel.load(path, device=device), how=how, n_scenes=n_scenes)
-    # the store keeps the name among the settings
-    return [{key: value for key, value in row.items() if key != "condition"} for row in rows]
+def _ablate_file(path: Path, *, how: ObjectProduct, n_scenes: int, device: str) -> list[dict[str, Any]]:
+    return ablate(TrainedModel.load(path, device=device), how=how, n_scenes=n_scenes)
 
 
 def _others(parts: Parts, scenes: Int[Tensor, "scene slot concept"]) -> Int[Tensor, "scene"]:

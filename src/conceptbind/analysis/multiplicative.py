@@ -281,32 +281,50 @@ def form_jobs(
     ``model`` as in rows of kind "training", ``functional_form``, and ``how`` that was fitted.
     Raises as :meth:`TrainedModel.load` does.
     """
-    jobs = []
     how: dict[str, Any] = {MODEL: None, **{name: dict(form.settings) for name, form in forms.items()}}
+    run = partial(_judge_file, forms=dict(forms), n_scenes=n_scenes, device=device)
+    return file_jobs(
+        KIND, models, run, column="functional_form", how=how, judged_scenes=n_scenes, protocol=PROTOCOL
+    )
+
+
+def file_jobs(
+    kind: str,
+    models: Sequence[str | Path],
+    run: Callable[[Path], list[dict[str, Any]]],
+    *,
+    column: str,
+    how: Mapping[str, Any],
+    **shared: Any,
+) -> list[Job]:
+    """List jobs on files of trained models: one a file, with one row for each name of ``how``, kept as ``column``.
+
+    ``run`` gives a file's rows in that order. Rows hold the settings of the model, its name ``model`` as in rows of
+    kind "training", how they were made, and what is ``shared``.
+    Raises as :meth:`TrainedModel.load` does.
+    """
+    jobs = []
     for path in map(Path, models):
         config = TrainedModel.load(path).config
         settings = tuple(
-            {
-                **config.settings(),
-                "model": model_name(config),
-                "functional_form": name,
-                "how": fitted,
-                "judged_scenes": n_scenes,
-                "protocol": PROTOCOL,
-            }
-            for name, fitted in how.items()
+            {**config.settings(), "model": model_name(config), column: name, "how": made, **shared}
+            for name, made in how.items()
         )
-        run = partial(_judge_file, path, dict(forms), n_scenes, device)
-        jobs.append(Job(KIND, settings, run, f"forms of {path.stem}"))
+        jobs.append(Job(kind, settings, partial(_rows_of_file, run, column, path), f"{kind} of {path.stem}"))
     return jobs
 
 
 def _judge_file(
-    path: Path, forms: Mapping[str, Approximator], n_scenes: int, device: str
+    path: Path, *, forms: Mapping[str, Approximator], n_scenes: int, device: str
 ) -> list[dict[str, Any]]:
-    rows = judge_forms(TrainedModel.load(path, device=device), forms, n_scenes=n_scenes)
+    return judge_forms(TrainedModel.load(path, device=device), forms, n_scenes=n_scenes)
+
+
+def _rows_of_file(
+    run: Callable[[Path], list[dict[str, Any]]], column: str, path: Path
+) -> list[dict[str, Any]]:
     # the store keeps the name among the settings
-    return [{key: value for key, value in row.items() if key != "functional_form"} for row in rows]
+    return [{key: value for key, value in row.items() if key != column} for row in run(path)]
 
 
 def _squares(x: Float[Tensor, "row dim"]) -> float:
