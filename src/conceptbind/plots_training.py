@@ -19,6 +19,8 @@ LINES = tuple(zip((BLUE, VERMILION, GREEN, ORANGE, PINK, SKY), "osD^vP", strict=
 BARS = ((SKY, ""), (ORANGE, "..."), (BLUE, "///"))
 """Colours and hatches of kinds of scenes."""
 COVERAGE = "coverage: share of the objects in training"
+LABEL = 20
+"""Characters of a label of which two fit side by side."""
 Point = tuple[float, float]
 Style = tuple[str, str]
 T = TypeVar("T")
@@ -33,7 +35,8 @@ def coverage_curves(curves: Mapping[str, Curve], *, ylabel: str = "held-out obje
     fig, ax = plt.subplots(figsize=(WIDTH, 3.6), layout="constrained")
     _draw(ax, lines)
     _unit_axis(ax, COVERAGE, ylabel)
-    fig.legend(loc="outside lower center", ncols=2)
+    # two long labels side by side are wider than the figure
+    fig.legend(loc="outside lower center", ncols=2 if max(map(len, curves)) <= LABEL else 1)
     return _closed(fig)
 
 

@@ -27,6 +27,14 @@ def test_every_line_keeps_its_own_coverages():
     assert plt.get_fignums() == []
 
 
+@pytest.mark.parametrize("label", ["16 x 16", "16 x 16, 5,000 steps", "captions, asked for objects"])
+def test_the_legend_lies_within_the_figure(label):
+    fig = coverage_curves({label: SMALL, f"{label[:-1]}!": LARGE})
+    fig.canvas.draw()
+    box, whole = fig.legends[0].get_window_extent(), fig.bbox
+    assert 0 <= box.x0 < box.x1 <= whole.width
+
+
 def test_the_ring_is_at_the_chosen_point_and_the_bars_are_its_numbers():
     fig = phase_point({"8 x 8": SMALL, "16 x 16": LARGE}, BARS, at=("16 x 16", 0.2))
     top, below = fig.axes
