@@ -233,10 +233,7 @@ def coverage_curve(embedding, width, hidden_layers):
 
 
 def curve_aloud(embedding, width, hidden_layers):
-    spoken = [
-        f"{label}, " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
-        for label, c in curve_lines(embedding, width, hidden_layers).items()
-    ]
+    spoken = (f"{label}, {c.aloud()}" for label, c in curve_lines(embedding, width, hidden_layers).items())
     return f"{embedding}, {perceptron(width, hidden_layers)}, by coverage. " + "; ".join(spoken)
 
 
@@ -454,10 +451,7 @@ def more_objects(embedding):
 
 
 def more_objects_aloud(embedding):
-    spoken = (
-        f"{label}, " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
-        for label, c in held_out_objects(embedding).items()
-    )
+    spoken = (f"{label}, {c.aloud()}" for label, c in held_out_objects(embedding).items())
     return f"{embedding}: held-out objects by coverage. " + "; ".join(spoken)
 
 

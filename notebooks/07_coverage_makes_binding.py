@@ -364,10 +364,7 @@ def lines_of(by, scenes):
 
 
 def spoken_curves(curves):
-    return ". ".join(
-        f"{label}: " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
-        for label, c in curves.items()
-    )
+    return ". ".join(f"{label}: {c.aloud()}" for label, c in curves.items())
 
 
 widgets.explore(

@@ -51,6 +51,10 @@ class Curve:
     n_left_out: int
     """Fits that did not converge; they are in no mean."""
 
+    def aloud(self) -> str:
+        """Say the mean at every coverage, for who cannot see the figure: ``"0.1: 0.05, 0.2: 0.12"``."""
+        return ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(self.coverages, self.mean, strict=True))
+
 
 @dataclass(frozen=True)
 class ComplexityTable:
