@@ -51,6 +51,7 @@ PRESET = "laptop"
 SEED = 0
 
 # %% tags=["hide-input"]
+from math import prod
 from statistics import fmean
 
 import ipywidgets
@@ -71,25 +72,25 @@ from conceptbind.training.table import TrainingTable, has_started
 # %% [markdown]
 # ## Sums and products
 #
-# Take a scene of two objects, $s = (o_1, o_2)$ with values $c_{ik}$. Four forms that its embedding may have, each with vectors $u$ and factors $v$ to be found:
+# Take a scene of two objects, $s = (o_1, o_2)$; object $i$ has the value $c_{ik}$ of concept $k$. Four forms that its embedding may have, each with vectors $u$ and factors $v$ to be found:
 #
 # | form | $z(s) \approx \mu \; +$ | what it can tell |
 # |---|---|---|
 # | **additive** | $\sum_i \sum_k u_{i,k,c_{ik}}$ | which values are there |
-# | **object products** | the same $+ \sum_i \big(\prod_k v_{i,k,c_{ik}}\big)\, C$ | and which belong together |
-# | **global product** | the same $+ \big(\prod_i \prod_k v_{i,k,c_{ik}}\big)\, C$ | and which scene it is, as a whole |
-# | **both products** | all of it | |
+# | **object products** | additive $+ \sum_i \big(\prod_k v_{i,k,c_{ik}}\big)\, C$ | and which belong together |
+# | **global product** | additive $+ \big(\prod_i \prod_k v_{i,k,c_{ik}}\big)\, C$ | and which scene it is, as a whole |
+# | **both products** | additive + object products + global product | all of it |
 #
 # The products are taken coordinate by coordinate: each $v$ is a short vector of *factors*, and $C$ is a linear map to the embedding. A form is
 # fitted to scenes made of **training objects** only. Then it predicts the scenes of held-out objects. What it knows of a new object it must have put
 # together from the factors of its values.
 #
-# A sum explains most of nearly every embedding, so R² alone says little ([](03_scenes_add_up.ipynb)). We look at the **rest**: of what the sum leaves, which share does the form explain?
+# A sum explains most of nearly every embedding, so R² alone says little ([](03_scenes_add_up.ipynb)). We look at the **rest**, what the sum leaves. Which share of it does the form explain?
 #
-# $$ \text{residual} \;=\; 1 - \frac{\lVert z - z_{\text{form}} \rVert^2}{\lVert z - z_{\text{additive}} \rVert^2} . $$
+# $$ \text{share of the rest} \;=\; 1 - \frac{\lVert z - z_{\text{form}} \rVert^2}{\lVert z - z_{\text{additive}} \rVert^2} . $$
 #
-# (With few training objects the best sum on *those* is a poor one for others, and any form that is held back beats it. So on held-out scenes the sum is one with a ridge that
-# suits the validation objects.)
+# On held-out scenes the sum below the line is a *shrunk* one, with a ridge that suits the validation objects: where training objects are few, the sum that fits them best is a poor one for new objects, and anything
+# that is held back beats it. (That is why the plain sum itself can be below zero there.)
 #
 # And since in the end recognition counts, we put the model's own queries, of all objects, to the embeddings that the form predicts. If the form is what the model does, these
 # recognise the same objects.
@@ -108,8 +109,8 @@ judged = {
 
 # %% [markdown]
 # (tab-bench)=
-# **Table.** Forms fitted in the cell above. *Residual*: share explained of what the sum leaves. *Objects*: scenes whose objects the model's queries recognise in the
-# form's embeddings; the last row is the model itself.
+# **Table.** Forms fitted in the cell above; held-out scenes, but for the first column of each pair. *Rest*: the share of the rest that the form explains. *Objects*: scenes whose objects the model's queries recognise in the
+# form's embeddings, and *pairs alike* the same against exchanged objects that are held out, too; the last row is the model itself. (On a phone the table scrolls to the right.)
 
 # %% tags=["hide-input"]
 BENCH = {f"coverage {rho:g}": rho for rho in judged}
@@ -131,12 +132,12 @@ def of_form(rows, form):
 
 
 BENCH_COLUMNS = {
-    "residual, training": "residual_train",
-    "residual, held out": "residual_shrunk_held_out",
-    "training objects": "objects_train",
-    "held-out objects": "objects_held_out",
-    "… not exchanged": "swap_alike_held_out",
-    "held-out concepts": "concepts_held_out",
+    "rest, training": "residual_train",
+    "rest": "residual_shrunk_held_out",
+    "objects, training": "objects_train",
+    "objects": "objects_held_out",
+    "pairs alike": "swap_alike_held_out",
+    "concepts": "concepts_held_out",
 }
 
 
@@ -165,8 +166,8 @@ Markdown(
     f"**Both** models have products for the objects that they trained on: of what a sum leaves of training scenes, object products explain "
     f"{on(low, product, 'residual_train'):.2f} at coverage {low} and {on(high, product, 'residual_train'):.2f} at {high}. They differ on **new** objects. At {high} the same factors explain "
     f"{on(high, product, 'residual_shrunk_held_out'):.2f} there, and through them the queries recognise {on(high, product, 'objects_held_out'):.2f} of the scenes (the model itself {on(high, 'model', 'objects_held_out'):.2f}; a sum {on(high, 'additive', 'objects_held_out'):.2f}). At {low} they explain "
-    f"{on(low, product, 'residual_shrunk_held_out'):.2f}: what was learned for some objects says nothing about the others. A product over the *whole scene* explains nothing in either "
-    f"({on(low, 'global product', 'residual_train'):.2f} and {on(high, 'global product', 'residual_train'):.2f})."
+    f"{shown(on(low, product, 'residual_shrunk_held_out'))}: what was learned for some objects says nothing about the others. A product over the *whole scene* explains nothing in either "
+    f"({shown(on(low, 'global product', 'residual_train'))} and {shown(on(high, 'global product', 'residual_train'))})."
 )
 
 # %% [markdown]
@@ -178,19 +179,19 @@ Markdown(
 # Two models may differ in many ways. So take all of them: transformers of three sizes on three object spaces, trained by good and by bad
 # recipes, per-object perceptrons, sums and products; nine coverages, up to three seeds. For each: how well does the product form fit, and does the model recognise held-out objects?
 #
-# There are several ways to say "fits well". R² on **training** scenes is what one would compute first, and what the paper's claim is about. The **residual** looks at what the sum leaves. On training scenes it does
+# There are several ways to say "fits well". R² on **training** scenes is what one would compute first, and what the paper's claim is about. The share of the **rest** looks at what the sum leaves. On training scenes it does
 # not need to know any held-out object. On **held-out** scenes it does, and there it is nearly the same question as recognition: read that one as a check, not as evidence.
 #
 # (fig-scatter)=
-# **Figure.** One point for each model: fit of *object products* against held-out object recognition of the model itself.
+# **Figure.** One point for each model: fit of *object products* against held-out object recognition of the model itself. Values below −0.05 are drawn there. (Models that are sums leave no rest on training scenes and are not in that view; nor are fits that did not converge.)
 
 # %% tags=["hide-input"]
 models = {r["model"]: r for r in read_table("training")["rows"]}
 fits = [r for r in read_table("forms")["rows"] if r["model"] in models]
 QUALITY = {
     "R², training": "r2_train",
-    "residual, training": "residual_train",
-    "residual, held out": "residual_shrunk_held_out",
+    "rest, training": "residual_train",
+    "rest, held out": "residual_shrunk_held_out",
 }
 FAMILIES = {
     "transformers": lambda m: m["architecture"] == "transformer",
@@ -246,7 +247,7 @@ def scattered_aloud(fit_quality):
 
 widgets.explore(
     scattered,
-    fit_quality=ipywidgets.ToggleButtons(options=list(QUALITY), value="residual, training"),
+    fit_quality=ipywidgets.ToggleButtons(options=list(QUALITY), value="rest, training"),
     alt=scattered_aloud,
 )
 
@@ -272,9 +273,9 @@ HTML(
 )
 
 # %% tags=["hide-input"]
-train_free, train_fixed = found["all models", "residual, training"]
+train_free, train_fixed = found["all models", "rest, training"]
 r2_free, r2_fixed = found["all models", "R², training"]
-new_free, new_fixed = found["all models", "residual, held out"]
+new_free, new_fixed = found["all models", "rest, held out"]
 Markdown(
     f"On training scenes the share of the rest that products explain and held-out recognition have a rank correlation of **{said(train_free)}** over {train_free.n_models} models; with coverage and kind of model held fixed it is "
     f"**{said(train_fixed)}**. Plain R² on training scenes says something else: {said(r2_free)}, and {said(r2_fixed)} held fixed. On held-out scenes it is {said(new_free)} and {said(new_fixed)}."
@@ -290,7 +291,8 @@ Markdown(
 # Frozen encoders have no queries, so their fits are read by probes, as in [](06_how_complex_is_binding.ipynb).
 #
 # (fig-encoders)=
-# **Table.** Forms fitted to encoders, means of three splits: held-out R², and concepts and objects of held-out scenes. (At coverage 0.9 few objects are held out.)
+# **Table.** Forms fitted to encoders, means of three splits: held-out R², and concepts and objects of held-out scenes. *By coordinate*: without $C$, each coordinate of the embedding is a product of its own. *By gradient*: with $C$, by gradient descent instead of
+# alternating least squares. –: no fit converged. (At coverage 0.9 few objects are held out.)
 
 # %% tags=["hide-input"]
 frozen = ComplexityTable(read_table("forms_encoders")["rows"])
@@ -336,13 +338,14 @@ widgets.explore(
 )
 
 # %% [markdown]
-# **MiniLM**: a sum explains nine tenths of it, no product adds anything to that, and no form recognises a single held-out object, though every concept is there. **EfficientNet**: the same. That agrees with what the paper reports of CLIP and DINOv2. But look at the *planted* product before you conclude anything: in an embedding that is
-# a product by construction only the form *by coordinate* finds it with these 64 objects, and recognises nearly all; those with a linear head find none. Where the embedding's own coordinates are no products, 64 objects may be too few to tell ([](06_how_complex_is_binding.ipynb)).
+# **MiniLM**: a sum explains nine tenths of it, no product adds anything to that, and no form recognises a single held-out object, though every concept is there. **EfficientNet**: no form recognises a held-out object either, but there the fits themselves fail: R² on held-out scenes is below zero for the sum and for every product. That says little about its form.
+# The paper reports of CLIP and DINOv2 what we see in MiniLM. But look at the *planted* product before you conclude anything: in an embedding that is
+# a product by construction only the form *by coordinate* finds it with these 64 objects, and recognises nearly all; those with a linear head $C$ recognise no more than a sum. Where the embedding's own coordinates are no products, 64 objects may be too few to tell ([](06_how_complex_is_binding.ipynb)).
 #
 # ## Cause, part one: never give it a product
 #
 # A correlation over models leaves a doubt: whatever makes a model generalise might make it look like a product, too. So let us decide the form ourselves. Four models with
-# the same data and the same loss: one that **can only add**, one that can add and **multiply**, a perceptron that is applied to each object alone, and the free transformer.
+# the same data and the same loss: one that **can only add**, one that can add and **multiply**, a perceptron that is applied to each object alone, and the free transformer. Each has settings that suit it (rate, decay, start), so do not compare the coverages at which they rise.
 #
 # (fig-heads)=
 # **Figure.** Object recognition by what the encoders can compute; 256 objects. Transformers that do not bind their training objects are left out, as in the last chapter.
@@ -358,6 +361,10 @@ HEADS = {
 SCENES = {"training": "objects_train", "held out": "objects_held_out"}
 
 
+def spelt(scenes):
+    return scenes.replace("held out", "held-out")
+
+
 def heads(scenes):
     return {
         label: table.curve(
@@ -368,21 +375,18 @@ def heads(scenes):
 
 
 def heads_aloud(scenes):
-    return f"{scenes} scenes. " + ". ".join(
-        f"{label}: " + ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(c.coverages, c.mean, strict=True))
-        for label, c in heads(scenes).items()
-    )
+    return f"{scenes} scenes. " + ". ".join(f"{label}: {c.aloud()}" for label, c in heads(scenes).items())
 
 
 widgets.explore(
-    lambda scenes: plots_training.coverage_curves(heads(scenes), ylabel=f"objects, {scenes} scenes"),
+    lambda scenes: plots_training.coverage_curves(heads(scenes), ylabel=f"objects, {spelt(scenes)} scenes"),
     scenes=ipywidgets.ToggleButtons(options=list(SCENES), value="held out"),
     alt=heads_aloud,
 )
 
 # %% [markdown]
-# The mere **sum** stays where it is, at any coverage, on training scenes too: without an interaction there is no binding to carry over. **One elementwise product per object is enough**: that model has no hidden layer, and it gets as far as the transformer. So a product is
-# *sufficient*. It is not *necessary* in the sense of an ingredient that has to be built in: perceptrons and transformers, which have no product anywhere, get there by themselves, and need no more coverage for it. (At low coverage the product is worse than the sum: its factors are known from too few partners, and wrong with confidence.)
+# The mere **sum** never gets much above a third, on training scenes neither: without an interaction there is no binding to carry over. **One elementwise product per object is enough**: that model has no hidden layer, and it gets as far as the transformer. So a product is
+# *sufficient*. It is not *necessary* in the sense of an ingredient that has to be built in: perceptrons and transformers, which are not given this product, get there by themselves. (Attention multiplies, too, but not the values of an object, coordinate by coordinate.) (At low coverage the product is worse than the sum: its factors are known from too few partners, and wrong with confidence.)
 #
 # ## Cause, part two: take the product away
 #
@@ -392,22 +396,22 @@ widgets.explore(
 #
 # fitted to training scenes, predicted for all. Take the product part of a scene away, and ask the model's queries again. If it is what binds, objects go and concepts stay. The **control** takes away the
 # product part of *another* scene: as long a vector, from the same place, but the wrong one. And since the part was predicted with knowledge of the labels, a second way: project out all *directions* in which product parts lie, without knowing the
-# scene; its controls are as many random directions, and as many directions of the additive part.
+# scene; its controls are as many random directions, and as many directions of the additive part. (As many, not as much variance.)
 #
 # (fig-ablation)=
-# **Figure.** Transformers of 256 objects with parts taken away or kept alone: share of scenes in which all concepts, and all objects, are recognised. Mean over seeds.
+# **Figure.** Transformers of 256 objects with parts taken away or kept alone: share of scenes in which all concepts, and all objects, are recognised. Mean and range of the seeds.
 
 # %% tags=["hide-input"]
 ablations = [r for r in read_table("ablations")["rows"] if r["model"] in models]
 CONDITIONS = {
     "original": "the embedding",
-    "without product part": "− product part",
-    "without wrong product part": "− product part of another scene",
+    "without product part": "without product part",
+    "without wrong product part": "without another scene's product part",
     "additive part only": "additive part alone",
-    "additive + product": "additive + product part",
-    "without product directions": "− product directions",
-    "without random directions": "− random directions",
-    "without additive directions": "− additive directions",
+    "additive + product": "additive and product part",
+    "without product directions": "without product directions",
+    "without random directions": "without random directions",
+    "without additive directions": "without additive directions",
 }
 
 
@@ -437,7 +441,7 @@ def ablated(coverage, scenes):
 
 def ablation_figure(coverage, scenes):
     return plots.grouped_bars(
-        ablated(coverage, scenes), series=("concepts", "objects"), xlabel=f"share of {scenes} scenes"
+        ablated(coverage, scenes), series=("concepts", "objects"), xlabel=f"share of {spelt(scenes)} scenes"
     )
 
 
@@ -458,7 +462,7 @@ widgets.explore(
 )
 
 # %% tags=["hide-input"]
-AT_ABLATION = 0.8
+AT_ABLATION, OTHER_PART = 0.8, "without another scene's product part"
 numbers = ablated(AT_ABLATION, "held out")
 n_directions = {r["n_directions"] for r in chosen(AT_ABLATION, "without product directions")}
 
@@ -469,8 +473,8 @@ def pair(words):
 
 
 Markdown(
-    f"At coverage {AT_ABLATION}, on held-out scenes: the embedding itself, {pair('the embedding')}. Without the product *directions*, {' to '.join(map(str, sorted(n_directions)))} of 64: **{pair('− product directions')}**. Without as many random ones: {pair('− random directions')}; "
-    f"without as many of the additive part: {pair('− additive directions')}. Without the predicted product *part*: {pair('− product part')}; without that of another scene: {pair('− product part of another scene')}."
+    f"At coverage {AT_ABLATION}, on held-out scenes: the embedding itself, {pair('the embedding')}. Without the product *directions*, {' to '.join(map(str, sorted(n_directions)))} of 64: **{pair('without product directions')}**. Without as many random ones: {pair('without random directions')}; "
+    f"without as many of the additive part: {pair('without additive directions')}. Without the predicted product *part*: {pair('without product part')}; without that of another scene: {pair(OTHER_PART)}."
 )
 
 # %% [markdown]
@@ -490,7 +494,8 @@ Markdown(
 # %% tags=["hide-cell"]
 PAGE = "08_multiplicative_binding.html"
 TRANSFORMERS = "models trained here (training.studies)"
-for q in ("R², training", "residual, training"):
+SPANS = {prod(models[r["model"]]["sizes"]) for r in fits}
+for q in ("R², training", "rest, training"):
     for fixed in (False, True):
         a = found["all models", q][fixed]
         record_claim(
@@ -507,7 +512,7 @@ for q in ("R², training", "residual, training"):
                 ours=a.correlation,
                 interval=(min(a.low, a.correlation), max(a.high, a.correlation)),
                 encoder=TRANSFORMERS,
-                data=f"{a.n_models} models, 64 to 576 objects",
+                data=f"{a.n_models} models, {min(SPANS)} to {max(SPANS)} objects",
                 preset="laptop",
                 verdict="holds" if a.low > 0 else "does not hold",
                 figure=f"{PAGE}#fig-scatter",
@@ -562,7 +567,7 @@ assert train_fixed.low > 0.1, "also within one coverage"
 assert r2_free.correlation < 0, "plain R² does not"
 by_head = heads("held out")
 assert max(by_head["sum"].mean) < 0.4 < 0.9 < min(by_head[h].mean[-1] for h in by_head if h != "sum")
-without, random_ones = (numbers[w] for w in ("− product directions", "− random directions"))
+without, random_ones = (numbers[w] for w in ("without product directions", "without random directions"))
 assert without[1][0] < 0.2 < 0.6 < random_ones[1][0], "objects go"
 assert without[0][0] > 0.9, "and concepts stay"
 for encoder in ("MiniLM, captions, 64 objects", "EfficientNet-Lite0, pictures, 24 objects"):

@@ -78,6 +78,10 @@ def contrastive_loss(scores, present, own=torch.Tensor.mean):
     return torch.stack([total[i] - own(scores[i][present[i]]) for i in range(len(scores))]).mean()
 
 
+def log_of_summed_exp(true_scores):
+    return true_scores.logsumexp(0)
+
+
 def without_true(scores, present):
     total = scores.masked_fill(present, -math.inf).logsumexp(1)
     return (total - (scores * present).sum(1) / present.sum(1)).mean()
@@ -92,6 +96,12 @@ def one_after_the_other(z, directions):
     for d in directions:
         left -= (z @ d)[:, None] * d / (d @ d)
     return left
+
+
+def in_turn(z, directions):
+    for d in directions:
+        z = z - (z @ d)[:, None] * d / (d @ d)
+    return z
 
 
 RIGHT = [
@@ -195,6 +205,13 @@ WRONG = [
     ("contrastive_loss", lambda s, p: -(s.log_softmax(1) * p).sum(1).mean(), "divide by their number"),
     ("contrastive_loss", lambda s, p: contrastive_loss(s, p) * len(s), "take their mean"),
     ("contrastive_loss", without_true, "the true ones too"),
+    ("contrastive_loss", lambda s, p: contrastive_loss(s, p, own=log_of_summed_exp), "logs first"),
+    ("contrastive_loss", lambda s, p: -s.log_softmax(1)[p].mean(), "every scene counts once"),
+    (
+        "contrastive_loss",
+        lambda s, p: -((s.log_softmax(0) * p).sum(1) / p.sum(1)).mean(),
+        "the queries of a scene, dim=1",
+    ),
     ("contrastive_loss", lambda s, p: -contrastive_loss(s, p), "the sign"),
     ("beyond_a_sum", lambda t: t - t.mean(0) - t.mean(1, keepdim=True), "put it back once"),
     ("beyond_a_sum", lambda t: t.mean(0) + t.mean(1, keepdim=True) - t.mean((0, 1)), "the sum itself"),
@@ -204,6 +221,7 @@ WRONG = [
     ("without_directions", lambda z, d: z - without_directions(z, d), "subtract it from z"),
     ("without_directions", lambda z, d: z - z @ d.T @ d, "not orthonormal"),
     ("without_directions", one_after_the_other, "taken off twice"),
+    ("without_directions", in_turn, "puts back some of the first"),
 ]
 
 

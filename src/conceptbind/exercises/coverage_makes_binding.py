@@ -30,6 +30,11 @@ def check_share_of_scenes(answer: Callable[[int, int, int], float]) -> str:
     return "three spaces"
 
 
+def _over_scenes(scores: Tensor, present: Tensor) -> float:
+    log_p = scores.log_softmax(dim=0)
+    return float(-((log_p * present).sum(1) / present.sum(1)).mean())
+
+
 @check("contrastive_loss")
 def check_contrastive_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
     """Check exercise 2: the cross-entropy with mass shared by the true queries, by a loop over scenes and queries."""
@@ -40,7 +45,7 @@ def check_contrastive_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         for scene in range(n_scenes):
             order = torch.randperm(n_queries, generator=generator)
             present[scene, order[: 1 + scene % 3]] = True
-        losses, summed, wrong_total = [], [], []
+        losses, summed, wrong_total, log_of_sum, pairs = [], [], [], [], []
         for row, true in zip(scores.tolist(), present.tolist(), strict=True):
             total = math.log(sum(map(math.exp, row)))
             rest = math.log(sum(math.exp(v) for v, t in zip(row, true, strict=True) if not t))
@@ -48,6 +53,8 @@ def check_contrastive_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
             losses.append(total - sum(mine) / len(mine))
             summed.append(len(mine) * total - sum(mine))
             wrong_total.append(rest - sum(mine) / len(mine))
+            log_of_sum.append(total - math.log(sum(map(math.exp, mine))))
+            pairs += [total - v for v in mine]
         expect_close(
             one_number(answer(scores, present), "the loss"),
             sum(losses) / n_scenes,
@@ -58,6 +65,13 @@ def check_contrastive_loss(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
                 "the sum over scenes; take their mean": sum(losses),
                 "the denominator of the softmax holds all queries, the true ones too": sum(wrong_total)
                 / n_scenes,
+                "logs first, then the mean: a scene is right when *each* of its true queries scores high": sum(
+                    log_of_sum
+                )
+                / n_scenes,
+                "every scene counts once: first the mean over its true queries, then over scenes": sum(pairs)
+                / len(pairs),
+                "the softmax goes over the queries of a scene, dim=1": _over_scenes(scores, present),
                 "the sign: a good score makes the loss smaller": -sum(losses) / n_scenes,
             },
         )

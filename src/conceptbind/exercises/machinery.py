@@ -163,9 +163,7 @@ def expect_close(
             wrong(f"{what} has the opposite sign everywhere: which is subtracted from which?")
         worst = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
         share = f"{(off > atol).mean():.0%}"
-        wrong(
-            f"{what} differs in {share} of its entries; at {worst}: {a[worst]:.4g}, expected {b[worst]:.4g}"
-        )
+        wrong(f"wrong values in {share} of {what}; at {worst}: {a[worst]:.4g}, expected {b[worst]:.4g}")
     if _number(got) and _number(right):
         wrong(f"{what} is {got:.4g}, expected {right:.4g}")
     wrong(f"{what} is {_short(got)}, expected {_short(right)}")

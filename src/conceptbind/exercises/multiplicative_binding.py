@@ -48,9 +48,10 @@ def check_without_directions(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         z = torch.randn(n, dim, generator=generator, dtype=torch.float64)
         directions = torch.randn(2, dim, generator=generator, dtype=torch.float64)
         onto = z @ directions.T @ torch.linalg.inv(directions @ directions.T) @ directions
-        one_by_one = z.clone()
+        one_by_one, in_turn = z.clone(), z.clone()
         for d in directions:
             one_by_one -= (z @ d)[:, None] * d / d.square().sum()
+            in_turn -= (in_turn @ d)[:, None] * d / d.square().sum()
         expect_close(
             answer(z.clone(), directions.clone()),
             z - onto,
@@ -60,6 +61,7 @@ def check_without_directions(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
                 "the directions are not orthonormal: `torch.linalg.qr(directions.T).Q` is a basis that is": z
                 - z @ directions.T @ directions,
                 "the directions are not at right angles, what they share is taken off twice": one_by_one,
+                "the directions are not at right angles: taking off the second puts back some of the first": in_turn,
             },
         )
     return "two sets of directions"
