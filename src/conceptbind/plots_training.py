@@ -82,7 +82,8 @@ def phase_point(
                 size=9,
             )
     below.set_xticks(range(len(bars)), [textwrap.fill(label, 14) for label in bars])
-    below.set_ylim(0, 1.12)
+    below.set_ylim(0, 1.2)
+    below.set_xlim(-0.5, len(bars) - 0.5)
     below.set_yticks([0, 0.5, 1])
     below.grid(axis="x", visible=False)
     below.set_title(f"{at[0]}, coverage {at[1]:g}: share of scenes", loc="left", size=11)

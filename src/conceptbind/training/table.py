@@ -111,7 +111,7 @@ class TrainingTable:
 def has_started(row: Mapping[str, Any]) -> bool:
     """Say whether a model binds the objects that it trains on, in most of their scenes.
 
-    Judged against exchanged objects that are training objects, too: there a mere sum is right in at most a third. One
+    Judged against exchanged objects that are training objects, too: there our mere sums are right in about a third. One
     that does not has not left the plateau on which every model first is, and tells nothing about objects it never met.
     True where there are no such scenes.
     """
