@@ -43,6 +43,7 @@ from conceptbind.analysis.quads import (
     QuadScores,
     judge_quads,
 )
+from conceptbind.analysis.twins import prefer_same_order, same_scene_index, swap_concept, twin_quads
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.ranking import rank, rows_with
 from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind
@@ -126,34 +127,6 @@ class CrossModal:
         return [row.as_dict() for row in self.rows]
 
 
-def swap_concept(
-    scenes: Int[Tensor, "scene slot concept"], concept: int = 0
-) -> Int[Tensor, "scene slot concept"]:
-    """Exchange the values of one concept between slots 0 and 1: the twin of every scene.
-
-    Raises ValueError for scenes of fewer than two slots, or a concept that is not there.
-    """
-    if scenes.shape[1] < 2:
-        raise ValueError(
-            f"a twin needs two objects to exchange values between; got scenes of {scenes.shape[1]} slot"
-        )
-    if not 0 <= concept < scenes.shape[2]:
-        raise ValueError(f"concepts are numbered 0 to {scenes.shape[2] - 1}; got {concept}")
-    twin = scenes.clone()
-    twin[:, :2, concept] = scenes[:, :2, concept].flip(1)
-    return twin
-
-
-def same_scene_index(
-    space: ConceptSpace, scenes: Int[Tensor, "scene slot concept"], *, ordered: bool = False
-) -> Int[Tensor, "scene"]:
-    """Give the same number to the same scenes; by default the order of the objects does not count."""
-    index = space.object_index(scenes)
-    if not ordered:
-        index = index.sort(1).values
-    return space.scene_index(space.objects_from_index(index))
-
-
 def cross_modal(
     images: EmbeddingSet,
     texts: EmbeddingSet,
@@ -183,7 +156,7 @@ def cross_modal(
     same_twin = {name: same_scene_index(space, s, ordered=ordered) for name, s in twins.items()}
     rows: list[CrossModalRow] = []
     margins: dict[tuple[str, str], Tensor] = {}
-    quads = _quads(space, scenes, twins, same, same_twin, vectors)
+    quads = twin_quads(space, scenes, twins, same, same_twin)
     quads_right = judge_quads(vectors["image"][quads[:, :2]], vectors["text"][quads[:, 2:]])
     of_image = _parts(scenes["image"], twins["image"], split)
     quads_in = {part: marks[quads[:, :2]].all(1) for part, marks in of_image.items()}
@@ -195,8 +168,8 @@ def cross_modal(
         rival = rows_with(same[target], same_twin[source])
         has_twin = same[source] != same_twin[source]
         rival = torch.where(has_twin[:, None], rival, -1)
-        true_row = _prefer_same_order(space, scenes[target], scenes[source], own)
-        twin_row = _prefer_same_order(space, scenes[target], twins[source], rival)
+        true_row = prefer_same_order(space, scenes[target], scenes[source], own)
+        twin_row = prefer_same_order(space, scenes[target], twins[source], rival)
         judged = has_twin & (true_row >= 0) & (twin_row >= 0)
         if not bool(judged.any()):
             raise ValueError(
@@ -246,46 +219,6 @@ def _parts(
     seen = split.is_train.to(scenes.device)
     n_seen, n_seen_twin = (seen[split.space.object_index(s)].sum(1) for s in (scenes, twins))
     return parts | {name + ALIKE: marks & (n_seen == n_seen_twin) for name, marks in parts.items()}
-
-
-def _prefer_same_order(
-    space: ConceptSpace,
-    gallery: Int[Tensor, "row slot concept"],
-    wanted: Int[Tensor, "scene slot concept"],
-    rows: Int[Tensor, "scene most"],
-) -> Int[Tensor, "scene"]:
-    """Choose one of the rows that show the wanted scene: the first in its order, else the first, else -1."""
-    shown = space.scene_index(gallery)[rows.clamp(min=0)]
-    in_order = (shown == space.scene_index(wanted)[:, None]) & (rows >= 0)
-    # argmax gives the first of equals; where none is in order, that is column 0
-    return rows.gather(1, in_order.long().argmax(1, keepdim=True)).squeeze(1)
-
-
-def _quads(
-    space: ConceptSpace,
-    scenes: Mapping[str, Int[Tensor, "_scene slot concept"]],
-    twins: Mapping[str, Int[Tensor, "_scene slot concept"]],
-    same: Mapping[str, Int[Tensor, "_scene"]],
-    same_twin: Mapping[str, Int[Tensor, "_scene"]],
-    vectors: Mapping[str, Float[Tensor, "_scene dim"]],
-) -> Int[Tensor, "quad 4"]:
-    """List picture, twin's picture, caption, twin's caption; no two pictures make two quads."""
-    shown, twin = scenes["image"], twins["image"]
-    distinct = same["image"] != same_twin["image"]
-    columns = [torch.arange(len(shown), device=shown.device)]
-    for target, wanted, index in (
-        ("image", twin, same_twin["image"]),
-        ("text", shown, same["image"]),
-        ("text", twin, same_twin["image"]),
-    ):
-        columns.append(_prefer_same_order(space, scenes[target], wanted, rows_with(same[target], index)))
-    quads = torch.stack(columns, 1)[distinct & (torch.stack(columns, 1) >= 0).all(1)]
-    pairs = quads[:, :2].sort(1).values
-    key = pairs[:, 0] * len(shown) + pairs[:, 1]
-    order = key.argsort(stable=True)
-    first = torch.ones_like(order, dtype=torch.bool)
-    first[1:] = key[order][1:] != key[order][:-1]
-    return quads[order[first]]
 
 
 def _found_by_chance(n_own: Int[Tensor, "scene"], n_all: int, k: int) -> Float[Tensor, "scene"]:
