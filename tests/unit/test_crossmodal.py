@@ -8,10 +8,10 @@ from conceptbind.analysis.crossmodal import (
     IMAGE_TO_TEXT,
     TEXT_TO_IMAGE,
     cross_modal,
+    same_scene_index,
     swap_concept,
     two_way,
 )
-from conceptbind.analysis.twins import same_scene_index
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.retrieval import TIE_ULPS
 from conceptbind.planted import planted_encoders

@@ -43,12 +43,20 @@ from conceptbind.analysis.quads import (
     QuadScores,
     judge_quads,
 )
-from conceptbind.analysis.twins import Twins, swap_concept, twin_quads
+from conceptbind.analysis.twins import Twins, same_scene_index, swap_concept, twin_quads
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.kernels.ranking import rank
 from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind
 
-__all__ = ["Choice", "CrossModal", "CrossModalRow", "cross_modal", "swap_concept", "two_way"]
+__all__ = [
+    "Choice",
+    "CrossModal",
+    "CrossModalRow",
+    "cross_modal",
+    "same_scene_index",
+    "swap_concept",
+    "two_way",
+]
 
 Direction = Literal["image to text", "text to image"]
 IMAGE_TO_TEXT: Direction = "image to text"
