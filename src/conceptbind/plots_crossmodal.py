@@ -15,7 +15,7 @@ from conceptbind.plots import BLACK, BLUE, GREEN, ORANGE, VERMILION, WIDTH, _clo
 
 LOOKS = ((BLUE, "o"), (VERMILION, "s"), (GREEN, "D"), (ORANGE, "^"))
 """Colours and markers of parts, at most four."""
-ROW = 0.28
+ROW = 0.36
 
 
 def two_way_by_model(
@@ -41,7 +41,7 @@ def two_way_by_model(
     chances = {c.chance for choices in models.values() for c in choices.values()}
     if len(chances) != 1:
         raise ValueError(f"all choices of a figure need one chance; got {sorted(chances)}")
-    pitch = 0.4 + ROW * len(parts)
+    pitch = 0.5 + ROW * len(parts)
     fig, ax = plt.subplots(figsize=(WIDTH, 1.2 + 0.66 * pitch * len(models)), layout="constrained")
     for which, (part, (colour, marker)) in enumerate(zip(parts, LOOKS, strict=False)):
         for i, choices in enumerate(models.values()):
@@ -51,13 +51,13 @@ def two_way_by_model(
                 continue
             reach = [[max(0.0, c.accuracy - c.low)], [max(0.0, c.high - c.accuracy)]]
             face = "white" if c.anti_binding else colour
-            style = {"color": colour, "mfc": face, "mec": colour, "ms": 8, "elinewidth": 1.4, "capsize": 3}
+            style = {"color": colour, "mfc": face, "mec": colour, "ms": 7, "elinewidth": 1.4, "capsize": 3}
             ax.errorbar(c.accuracy, y, xerr=reach, fmt=marker, **style)
             ax.text(1.03, y, f"{c.accuracy:.2f}", va="center", color=colour, weight="bold", size=11)
         # for the legend: what is drawn above may be outlined
-        ax.plot([], [], marker, color=colour, ms=8, ls="", label=part)
+        ax.plot([], [], marker, color=colour, ms=7, ls="", label=part)
     for i, label in enumerate(models):
-        ax.text(0, pitch * i - ROW * 0.75, label, va="bottom", size=11)
+        ax.text(0, pitch * i - ROW * 0.6, label, va="bottom", size=11)
     share_axis(ax, bottom=pitch * len(models) - 0.5, xlabel=xlabel)
     ax.axvline(chances.pop(), color=BLACK, ls=":", lw=1.6, label="chance")
     fig.legend(loc="outside upper left", ncols=2)
