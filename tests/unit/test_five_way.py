@@ -87,6 +87,16 @@ def test_without_looking_one_order_of_the_objects_decides():
     assert five_way(images, queries).of().five_way.accuracy > 0.9
 
 
+def test_a_preference_for_values_wins_a_quarter_without_looking():
+    values = torch.randn(9, generator=torch.Generator().manual_seed(0))
+    near = values[OBJECTS[:, 0, 0]] + values[5 + OBJECTS[:, 0, 1]]
+    queries = torch.stack([near.exp(), torch.ones_like(near)], 1)
+    images = torch.tensor([[1.0, 0.0]]).repeat(len(SCENES), 1)
+    found = text_only(EmbeddingSet(images, SCENES, SPACE), EmbeddingSet(queries, OBJECTS, SPACE)).of()
+    # of the four objects of a scene and its twin only the one of both preferred values wins
+    assert (found.recombined.accuracy, found.recombined.ties) == (0.25, 0)
+
+
 def test_others_are_neither_there_nor_recombined():
     own, recombined = torch.tensor([[0, 5], [7, 2]]), torch.tensor([[1, 4], [6, 3]])
     generator = torch.Generator().manual_seed(0)

@@ -14,8 +14,10 @@ breaks the tie it is above chance, since a bag does tell the two others apart: 1
 also given against the recombined objects alone, and against the others alone, with a chance of 1/3 each. A picture
 whose two objects share a value recombines into itself, and is left out.
 
-An object whose query is near to every picture is found more often than others, whatever is shown. Over all objects that
-evens out, over a part it does not: :func:`text_only` gives what it makes of every part.
+An object whose query is near to every picture is found more often than others, whatever is shown. Where that goes by
+colour and by shape apart it wins 1/4 against the recombined objects over all, which is below chance, and in a part
+anything: so a number below chance is a sign of anti-binding only where :func:`text_only`, which does not look at the
+pictures, is not as low.
 
 With a split, "seen" and "held-out" say what the object asked for is. In "... alike" the recombined objects are so, too:
 there, familiar objects have no advantage over them.
