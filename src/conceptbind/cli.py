@@ -21,6 +21,7 @@ from types import ModuleType
 import conceptbind
 
 COMMANDS = {
+    "report": "measure how a model binds: numbers, a verdict and a page, for one model or many",
     "complexity": "fit simple functions to an encoder's binding function and judge them on held-out objects",
     "verdict": "say what an encoder's binding function is: a bag, a simple function, a table, or undetermined",
     "results": "count or export the rows of a result store",

@@ -39,7 +39,9 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
         help="V values for each of two concepts, 2 to 20: of captions or planted scenes; 24 objects without it",
     )
     parser.add_argument("--labels", metavar="FILE", type=Path, help="label file of --embeddings, .csv")
-    parser.add_argument("--seed", type=_seed, default=0, help="of an untrained encoder, or of planted scenes")
+    parser.add_argument(
+        "--seed", type=seed_of, default=0, help="of an untrained encoder, or of planted scenes"
+    )
 
 
 def subject_of(args: argparse.Namespace) -> Subject:
@@ -100,7 +102,7 @@ def _naming(path: Path, message: str) -> str:
     return message if str(path) in message else f"{path}: {message}"
 
 
-def _seed(text: str) -> int:
+def seed_of(text: str) -> int:
     seed = int(text)
     if not 0 <= seed < 2**32:
         raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to 2**32 - 1; got {text}")

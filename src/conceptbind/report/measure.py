@@ -35,12 +35,14 @@ def report_on(
     untrained: Encoder | None = None,
     model: str | None = None,
     pretrained: str = "",
+    normalise: bool = False,
     progress: bool = False,
 ) -> Report:
     """Measure an encoder on a data set of :mod:`conceptbind.report.data`.
 
-    ``untrained``: the same architecture with random weights, for the rows that end in "_random_init"; None makes it
-    where :func:`untrained_of` can. ``model``, ``pretrained``: what the report calls it; by default its name.
+    ``normalise``: scale every embedding to length one; by default they are as the encoder gives them. ``untrained``:
+    the same architecture with random weights, for the metrics that end in "_random_init"; None makes it where
+    :func:`untrained_of` can. ``model``, ``pretrained``: what the report calls it; by default the encoder's name.
     Raises ValueError for an unknown data set or preset, or when encoder and data have no modality in common.
     """
     size, data = size_of(preset), data_set(dataset)
@@ -51,6 +53,8 @@ def report_on(
         if untrained is None
         else embed(untrained, data, most=size.most_scenes, seed=seed, progress=progress)
     )
+    if normalise:
+        sets, baseline = ({side: e.normalised() for side, e in some.items()} for some in (sets, baseline))
     return binding_report(
         sets.get("image"),
         sets.get("text"),
