@@ -1,8 +1,8 @@
 """What an adapter of texts costs at inference: its time over that of the text encoder it sits behind.
 
-The encoder is an untrained ViT-B/32 of CLIP (times do not depend on the weights) on captions of two objects, tokenising
-included, its context cropped; the adapters get its embeddings. Both on the same threads, in turn; the fastest run of each
-counts.
+The encoder is an untrained ViT-B/32 of CLIP (times do not depend on the weights), from captions of two objects to
+embeddings with its context cropped; the adapters get its embeddings. Both on the same threads, in turn; the fastest run
+of each counts.
 
     OMP_NUM_THREADS=1 python benchmarks/repair_latency.py [--threads 1] [--batch 1 64]
 """
