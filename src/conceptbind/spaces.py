@@ -36,3 +36,9 @@ CLEVR = ConceptSpace(("colour", "shape"), (tuple(CLEVR_COLOURS), ("cube", "cylin
 
 CLEVR_2D = ConceptSpace(("colour", "shape"), (tuple(CLEVR_COLOURS), ("square", "triangle", "circle")))
 """The same 576 label rows as CLEVR, drawn flat: 0 square, 1 triangle, 2 circle."""
+
+POCKET = ConceptSpace(
+    ("colour", "shape"),
+    (tuple(CLEVR_COLOURS), ("square", "triangle", "circle", "diamond", "star", "cross")),
+)
+"""8 colours x 6 flat shapes, 48 objects: what the pocket CLIPs see and read."""

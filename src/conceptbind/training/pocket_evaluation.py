@@ -1,0 +1,123 @@
+"""What a pocket CLIP has learned: its concepts, and which colour belongs to which shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from conceptbind.encoders.base import Encoder
+from conceptbind.render import FlatRenderer
+from conceptbind.scenes import (
+    ObjectSplit,
+    SceneKind,
+    captions,
+    factorial_scenes,
+    sample_scenes,
+    single_object_scenes,
+)
+from conceptbind.spaces import POCKET
+from conceptbind.training.pocket_data import left_slots, pocket_renderer
+
+PARTS = {SceneKind.TRAIN: "seen", SceneKind.MIXED: "mixed", SceneKind.HELD_OUT: "held-out"}
+"""Which of the objects in question were seen in training: all, some, none."""
+
+
+def evaluate_pocket(
+    encoder: Encoder, split: ObjectSplit, *, seed: int, copies: int = 4, n_scenes: int | None = None
+) -> dict[str, Any]:
+    """Measure a pocket CLIP on pictures it was not trained on, ready for JSON.
+
+    ``split``: its seen objects. ``seed`` draws the pictures, and ``n_scenes`` of the 1,680 ordered pairs of objects
+    that share no value (all unless given). ``copies``: pictures of every single object.
+
+    ``"zero-shot"``: for seen and held-out single objects, the accuracy of naming the colour (of 8), the shape (of 6)
+    and the object (of 48) of a picture by the closest caption; a colour's text embedding is the mean over the captions
+    of all its objects. ``"swap"``: two-way choices between a caption and its twin with the colours exchanged, given
+    the picture, and between the pictures of both, given the caption; by the parts of ``PARTS``, where the objects of
+    the twin count too, and by the order of the caption: ``"left first"``, ``"right first"`` and ``"any"``, half of
+    each. Every accuracy is strict, ties are counted apart; chance is .5.
+    """
+    # Training pictures have even seeds.
+    renderer = pocket_renderer(seed=2 * seed + 1)
+    scenes = factorial_scenes(POCKET, 2, repeats="distinct values")
+    if n_scenes is not None:
+        scenes = sample_scenes(POCKET, 2, n_scenes, seed=seed, repeats="distinct values")
+    return {
+        "seed": seed,
+        "pictures": renderer.settings,
+        "zero-shot": _zero_shot(encoder, split, renderer, copies),
+        "swap": _swap(encoder, split, renderer, scenes),
+    }
+
+
+def _zero_shot(
+    encoder: Encoder, split: ObjectSplit, renderer: FlatRenderer, copies: int
+) -> list[dict[str, Any]]:
+    scenes = single_object_scenes(POCKET)
+    texts = normalize(encoder.encode_texts(captions(POCKET, scenes)), dim=1)
+    pictures = torch.cat([renderer.render(scenes, copy=copy) for copy in range(copies)])
+    images = normalize(encoder.encode_images(pictures), dim=1)
+    objects = scenes[:, 0]
+    asked = {
+        name: (objects[:, k], torch.stack([texts[objects[:, k] == v].mean(0) for v in range(size)]))
+        for k, (name, size) in enumerate(zip(POCKET.concepts, POCKET.n_values, strict=True))
+    }
+    asked["object"] = (torch.arange(len(objects)), texts)
+    rows = []
+    for name, (labels, classes) in asked.items():
+        scores = images @ normalize(classes, dim=1).T
+        right, tied = strictly_best(scores, labels.repeat(copies))
+        for part, kept in (("seen", split.is_train), ("held-out", ~split.is_train)):
+            chosen = kept.repeat(copies)
+            rows.append(
+                {"asked": name, "part": part, "chance": 1 / len(classes), **_share(right[chosen], tied[chosen])}
+            )
+    return rows
+
+
+def strictly_best(
+    scores: Float[Tensor, "row answer"], labels: Int[Tensor, "row"]
+) -> tuple[Bool[Tensor, "row"], Bool[Tensor, "row"]]:
+    """Say in which rows the label's score is above all others, and in which it ties with the best of them."""
+    true = scores.gather(1, labels[:, None]).squeeze(1)
+    others = scores.scatter(1, labels[:, None], -torch.inf).amax(1)
+    return true > others, true == others
+
+
+def _swap(
+    encoder: Encoder, split: ObjectSplit, renderer: FlatRenderer, scenes: Int[Tensor, "scene 2 2"]
+) -> list[dict[str, Any]]:
+    twins = torch.stack([scenes.flip(1)[..., 0], scenes[..., 1]], dim=-1)
+    kinds = split.kinds(torch.cat([scenes, twins], dim=1))
+    texts, twin_texts = (
+        normalize(encoder.encode_texts(captions(POCKET, asked)), dim=1) for asked in (scenes, twins)
+    )
+    images, twin_images = (
+        normalize(encoder.encode_images(renderer.render(asked)), dim=1) for asked in (scenes, twins)
+    )
+    true = (images * texts).sum(1)
+    orders = {"any": torch.ones(len(scenes), dtype=torch.bool)}
+    left_first = left_slots(renderer, scenes, 1).squeeze(1) == 0
+    orders |= {"left first": left_first, "right first": ~left_first}
+    rows = []
+    for direction, swapped in (
+        ("image to text", (images * twin_texts).sum(1)),
+        ("text to image", (twin_images * texts).sum(1)),
+    ):
+        for order, in_order in orders.items():
+            for kind, part in PARTS.items():
+                chosen = in_order & (kinds == kind)
+                margin = (true - swapped)[chosen]
+                row = {"direction": direction, "order": order, "part": part, "chance": 0.5}
+                rows.append({**row, **_share(margin > 0, margin == 0)})
+    return rows
+
+
+def _share(right: Bool[Tensor, "row"], tied: Bool[Tensor, "row"]) -> dict[str, Any]:
+    n = len(right)
+    share = round(float(right.double().mean()), 4) if n else None
+    return {"accuracy": share, "ties": int(tied.sum()), "n": n}
