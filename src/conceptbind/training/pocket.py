@@ -159,9 +159,7 @@ def _write(
         save_file(tensors, temporary, metadata=header)
 
 
-def _resume(
-    path: Path, model: nn.Module, adam: torch.optim.AdamW, settings: dict[str, Any]
-) -> list[float]:
+def _resume(path: Path, model: nn.Module, adam: torch.optim.AdamW, settings: dict[str, Any]) -> list[float]:
     anew = "move it away to start anew"
     try:
         with safe_open(path, framework="pt") as file:

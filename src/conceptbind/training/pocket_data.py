@@ -97,13 +97,17 @@ def frequencies(n: int, tail: float) -> Float[Tensor, "rank"]:
     return weights / weights.sum()
 
 
+def swap_colours(scenes: Int[Tensor, "scene 2 2"]) -> Int[Tensor, "scene 2 2"]:
+    """Exchange the colours of the two objects; the shapes stay in their slots."""
+    return torch.stack([scenes.flip(1)[..., 0], scenes[..., 1]], dim=-1)
+
+
 def twins(pairs: Int[Tensor, "pair 2 2"]) -> Int[Tensor, "pair"]:
     """Find the twin of every unordered pair of objects: the pair with their colours exchanged.
 
     Gives its row among ``pairs``; -1 where it is not among them, or is the pair itself.
     """
-    exchanged = torch.stack([pairs.flip(1)[..., 0], pairs[..., 1]], dim=-1)
-    numbers, wanted = _unordered(pairs), _unordered(exchanged)
+    numbers, wanted = _unordered(pairs), _unordered(swap_colours(pairs))
     same = wanted[:, None] == numbers[None]
     same &= ~torch.eye(len(pairs), dtype=torch.bool)
     return torch.where(same.any(1), same.int().argmax(1), -1)
@@ -157,9 +161,7 @@ class PocketData:
         def integers(high: int, n: int) -> Tensor:
             return torch.randint(high, (n,), generator=generator)
 
-        objects = torch.multinomial(
-            self.object_frequencies, n_single, replacement=True, generator=generator
-        )
+        objects = torch.multinomial(self.object_frequencies, n_single, replacement=True, generator=generator)
         pairs = torch.multinomial(self.pair_frequencies, n_two, replacement=True, generator=generator)
         if self.recipe.twins:
             half = n_two // 2

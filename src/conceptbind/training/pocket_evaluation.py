@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from conceptbind.scenes import (
     single_object_scenes,
 )
 from conceptbind.spaces import POCKET
-from conceptbind.training.pocket_data import left_slots, pocket_renderer
+from conceptbind.training.pocket_data import left_slots, pocket_renderer, swap_colours
 
 PARTS = {SceneKind.TRAIN: "seen", SceneKind.MIXED: "mixed", SceneKind.HELD_OUT: "held-out"}
 """Which of the objects in question were seen in training: all, some, none."""
@@ -32,7 +33,8 @@ def evaluate_pocket(
     """Measure a pocket CLIP on pictures it was not trained on, ready for JSON.
 
     ``split``: its seen objects. ``seed`` draws the pictures, and ``n_scenes`` of the 1,680 ordered pairs of objects
-    that share no value (all unless given). ``copies``: pictures of every single object.
+    that share no value (all unless given). ``copies``: pictures of every object and every scene; of mixed scenes,
+    which are many, there is one.
 
     ``"zero-shot"``: for seen and held-out single objects, the accuracy of naming the colour (of 8), the shape (of 6)
     and the object (of 48) of a picture by the closest caption; a colour's text embedding is the mean over the captions
@@ -50,7 +52,7 @@ def evaluate_pocket(
         "seed": seed,
         "pictures": renderer.settings,
         "zero-shot": _zero_shot(encoder, split, renderer, copies),
-        "swap": _swap(encoder, split, renderer, scenes),
+        "swap": _swap(encoder, split, renderer, scenes, copies),
     }
 
 
@@ -74,7 +76,12 @@ def _zero_shot(
         for part, kept in (("seen", split.is_train), ("held-out", ~split.is_train)):
             chosen = kept.repeat(copies)
             rows.append(
-                {"asked": name, "part": part, "chance": 1 / len(classes), **_share(right[chosen], tied[chosen])}
+                {
+                    "asked": name,
+                    "part": part,
+                    "chance": 1 / len(classes),
+                    **_share(right[chosen], tied[chosen]),
+                }
             )
     return rows
 
@@ -89,32 +96,55 @@ def strictly_best(
 
 
 def _swap(
-    encoder: Encoder, split: ObjectSplit, renderer: FlatRenderer, scenes: Int[Tensor, "scene 2 2"]
+    encoder: Encoder,
+    split: ObjectSplit,
+    renderer: FlatRenderer,
+    scenes: Int[Tensor, "scene 2 2"],
+    copies: int,
 ) -> list[dict[str, Any]]:
-    twins = torch.stack([scenes.flip(1)[..., 0], scenes[..., 1]], dim=-1)
+    twins = swap_colours(scenes)
     kinds = split.kinds(torch.cat([scenes, twins], dim=1))
-    texts, twin_texts = (
-        normalize(encoder.encode_texts(captions(POCKET, asked)), dim=1) for asked in (scenes, twins)
-    )
-    images, twin_images = (
-        normalize(encoder.encode_images(renderer.render(asked)), dim=1) for asked in (scenes, twins)
-    )
-    true = (images * texts).sum(1)
-    orders = {"any": torch.ones(len(scenes), dtype=torch.bool)}
-    left_first = left_slots(renderer, scenes, 1).squeeze(1) == 0
-    orders |= {"left first": left_first, "right first": ~left_first}
     rows = []
-    for direction, swapped in (
-        ("image to text", (images * twin_texts).sum(1)),
-        ("text to image", (twin_images * texts).sum(1)),
-    ):
-        for order, in_order in orders.items():
-            for kind, part in PARTS.items():
-                chosen = in_order & (kinds == kind)
-                margin = (true - swapped)[chosen]
+    for kind, part in PARTS.items():
+        of_kind = kinds == kind
+        if not of_kind.any():
+            continue
+        n_copies = 1 if kind == SceneKind.MIXED else copies
+        for direction, margins, left_first in _margins(
+            encoder, renderer, scenes[of_kind], twins[of_kind], n_copies
+        ):
+            orders = {
+                "any": torch.ones_like(left_first),
+                "left first": left_first,
+                "right first": ~left_first,
+            }
+            for order, chosen in orders.items():
                 row = {"direction": direction, "order": order, "part": part, "chance": 0.5}
-                rows.append({**row, **_share(margin > 0, margin == 0)})
+                rows.append({**row, **_share(margins[chosen] > 0, margins[chosen] == 0)})
     return rows
+
+
+def _margins(
+    encoder: Encoder,
+    renderer: FlatRenderer,
+    scenes: Int[Tensor, "scene 2 2"],
+    twins: Int[Tensor, "scene 2 2"],
+    copies: int,
+) -> Iterator[tuple[str, Float[Tensor, "row"], Bool[Tensor, "row"]]]:
+    """Give both directions' cosine to the true other less that to the twin's, and whether captions go left to right."""
+    left_first = left_slots(renderer, scenes, copies).T.flatten() == 0
+
+    def read(asked: Tensor) -> Tensor:
+        return normalize(encoder.encode_texts(captions(POCKET, asked)), dim=1).repeat(copies, 1)
+
+    def look(asked: Tensor) -> Tensor:
+        drawn = [encoder.encode_images(renderer.render(asked, copy=copy)) for copy in range(copies)]
+        return normalize(torch.cat(drawn), dim=1)
+
+    images, texts = look(scenes), read(scenes)
+    true = (images * texts).sum(1)
+    yield "image to text", true - (images * read(twins)).sum(1), left_first
+    yield "text to image", true - (look(twins) * texts).sum(1), left_first
 
 
 def _share(right: Bool[Tensor, "row"], tied: Bool[Tensor, "row"]) -> dict[str, Any]:
