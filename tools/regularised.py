@@ -22,7 +22,7 @@ HEAD_RATE = 10
 def objects_of(data: PocketData, tokens: Tensor) -> Tensor:
     """Give the objects that captions name, (caption, 2 slots, concept); the second slot of one object is empty."""
     known = {
-        tuple(row): scene.tolist() + [[EMPTY, EMPTY]]
+        tuple(row): [*scene.tolist(), [EMPTY, EMPTY]]
         for row, scene in zip(data.object_tokens.tolist(), data.objects, strict=True)
     }
     for both, scene in zip(data.pair_tokens.tolist(), data.pairs, strict=True):

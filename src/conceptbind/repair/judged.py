@@ -133,7 +133,9 @@ def _zero_shot(subject: Subject) -> dict[str, Bool[Tensor, "picture"]]:
     texts = functional.normalize(subject.single_texts.embeddings, dim=1)
     objects, shown = subject.single_texts.scenes[:, 0], subject.single_images.scenes[:, 0]
 
-    def right(classes: Float[Tensor, "_class dim"], labels: Int[Tensor, "picture"]) -> Bool[Tensor, "picture"]:
+    def right(
+        classes: Float[Tensor, "_class dim"], labels: Int[Tensor, "picture"]
+    ) -> Bool[Tensor, "picture"]:
         return retrieve(subject.single_images.embeddings, classes, labels).correct
 
     found = {
