@@ -13,7 +13,12 @@ from conceptbind.encoders.pocket import PREPROCESSING, build_pocket
 from conceptbind.repair.regulariser import EMPTY, BindingRegulariser
 from conceptbind.spaces import POCKET
 from conceptbind.training.pocket import MAX_LOG_SCALE, Optimiser
-from conceptbind.training.pocket_data import RECIPES, PocketData
+from conceptbind.training.pocket_data import RECIPES as OF_PACKAGE
+from conceptbind.training.pocket_data import PocketData, Recipe
+
+RECIPES = {**OF_PACKAGE, "uniform": Recipe(two_objects=0.3, batch=48, steps=800)}
+"""*uniform* has pictures of all pairs of seen objects, equally often, and no twins: small batches, where a bag of
+concepts tells most scenes apart."""
 
 HEAD_RATE = 10
 """The regulariser's tables, which see few values each, learn so many times faster than the model."""

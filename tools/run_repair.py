@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from common import write_merged
-from regularised import train_regularised
+from regularised import RECIPES, train_regularised
 from torch.nn import functional
 
 from conceptbind.embeddings import EmbeddingSet, encode_captions, encode_pictures
@@ -32,14 +32,14 @@ from conceptbind.repair.choices import five_candidates, five_way
 from conceptbind.repair.composition import KINDS, CompositionTraining, train_composition
 from conceptbind.repair.judged import Subject, judge, pairs_of
 from conceptbind.repair.linear_map import margin_map, procrustes_map, ridge_map, train_linear_map
-from conceptbind.repair.swaps import Pairs, SwapTraining
+from conceptbind.repair.swaps import Pairs
 from conceptbind.scenes import ObjectSplit, SceneKind, factorial_scenes, single_object_scenes
 from conceptbind.spaces import POCKET
 from conceptbind.training.pocket import save_pocket
-from conceptbind.training.pocket_data import RECIPES, pocket_renderer, pocket_split
+from conceptbind.training.pocket_data import pocket_renderer, pocket_split
 
 SEEDS = (0, 1, 2)
-RANKS = (4, 16, 64)
+RANKS = (4, 16)
 WEIGHT = 0.5
 """Of the regulariser, for each modality."""
 UNTRAINED = "random:pocket"
@@ -55,8 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--models", nargs="+", help="specs of pocket CLIPs; all that are trained unless given"
     )
-    parser.add_argument("--variant", default="narrow", help="whose data the regulariser is tried on")
-    parser.add_argument("--steps", type=int, default=1000, help="of training with the regulariser")
+    parser.add_argument("--variant", choices=RECIPES, default="uniform", help="of data for the regulariser")
+    parser.add_argument("--steps", type=int, default=800, help="of training with the regulariser")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of training with the regulariser")
     args = parser.parse_args(argv)
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,9 @@ def main(argv: list[str] | None = None) -> int:
         encoder = load(spec, device="cpu")
         make: Callable[[Encoder, ObjectSplit, int], list[dict[str, Any]]]
         make = repaired_texts if args.what == "texts" else compositions
-        write(f"{args.what} {spec}", [{"model": spec, **row} for row in make(encoder, split, copies)])
+        # a file of weights goes by its name
+        model = f"pocket:{Path(spec).stem}" if spec.endswith(".safetensors") else spec
+        write(f"{args.what} {model}", [{"model": model, **row} for row in make(encoder, split, copies)])
     return 0
 
 
@@ -121,7 +123,7 @@ def repairs(
             adapter = ProductAdapter(pairs.texts.shape[1], rank=rank, seed=seed)
             control = ReluAdapter.as_large_as(adapter, seed=seed)
             for name, module in (("product adapter", adapter), ("ReLU adapter", control)):
-                train_adapter(module, pairs, SwapTraining(rate=3e-3), seed=seed)
+                train_adapter(module, pairs, seed=seed)
                 yield name, {"seed": seed, "rank": rank, "n_parameters": n_parameters(module)}, module
 
 
