@@ -35,7 +35,7 @@ def check_architecture(model_name: str, given: str, *, prefix: str) -> None:
         + (f"Closest: {', '.join(close)}. " if close else "")
         + "open_clip.list_models() lists all"
         + (
-            ". Untrained there are also all-MiniLM-L6-v2, sentence:<name> and efficientnet-lite0"
+            ". Untrained there are also all-MiniLM-L6-v2, sentence:<name>, efficientnet-lite0 and pocket"
             if prefix == "random:"
             else ""
         )

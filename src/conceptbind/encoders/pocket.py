@@ -201,7 +201,7 @@ def weights_file(name: str) -> Path:
             raise WeightsNotFound(f"no weights at {path}: give a file that tools/train_pocket.py wrote")
         return path
     parsed = re.fullmatch(r"([a-z]+)(?:-(\d+))?", name)
-    here = ", ".join(trained_pockets())
+    here = ", ".join(trained_pockets()) or "none"
     if parsed is None or parsed[1] not in VARIANTS:
         raise EncoderError(
             f"no pocket CLIP is named {name!r}: write pocket:<variant> or pocket:<variant>-<seed> with a variant of "
