@@ -218,6 +218,61 @@ def test_chance_of_retrieval_is_met_by_random_embeddings():
     assert abs(sum(hits) / 8 - p) < 4 * math.sqrt(p * (1 - p) / n)
 
 
+def test_some_anchors_are_drawn_and_judged_against_all():
+    images, texts = random_set(0), random_set(1)
+    whole, some = cross_modal(images, texts), cross_modal(images, texts, n_anchors=50, seed=3)
+    for direction in DIRECTIONS:
+        row = some.of(direction=direction)
+        assert row.n_ranked == 50
+        assert row.quads.n == min(50, whole.of().quads.n)
+        assert set(some.margins["all", direction].tolist()) < set(whole.margins["all", direction].tolist())
+        assert row.recall_chance == pytest.approx(whole.of(direction=direction).recall_chance, abs=0.02)
+    assert cross_modal(images, texts, n_anchors=10_000).as_dicts() == whole.as_dicts()
+    with pytest.raises(ValueError, match="n_anchors is at least 1"):
+        cross_modal(images, texts, n_anchors=0)
+
+
+def test_three_concepts_exchange_the_one_asked_for():
+    space = ConceptSpace.of_sizes(2, 2, 2)
+    scenes = factorial_scenes(space, 2, repeats="distinct objects")
+    # only the second concept is bound to the first: exchanging the third changes nothing
+    embedding = torch.zeros(len(scenes), 8)
+    for slot in (0, 1):
+        pair = 2 * scenes[:, slot, 0] + scenes[:, slot, 1]
+        embedding += torch.nn.functional.one_hot(pair, 4).float() @ torch.eye(4, 8)
+        embedding += torch.nn.functional.one_hot(scenes[:, slot, 2] + 4, 8).float()
+    data = EmbeddingSet(embedding, scenes, space)
+    first, last = (cross_modal(data, data, concept=c).of().two_way for c in (0, 2))
+    assert last.ties == 1
+    # exchanging the first is seen only where the second differs, too
+    bound = (scenes[:, 0, 0] != scenes[:, 1, 0]) & (scenes[:, 0, 1:] != scenes[:, 1, 1:]).any(1)
+    seen = bound & (scenes[:, 0, 1] != scenes[:, 1, 1])
+    assert first.n == int(bound.sum())
+    assert first.accuracy == pytest.approx(float(seen.sum() / bound.sum()))
+
+
+def test_quads_are_pairs_of_scenes_each_once():
+    row = cross_modal(random_set(0, DISTINCT), random_set(1, DISTINCT)).of()
+    assert row.quads.n == len(DISTINCT) // 2
+    images, texts = random_set(0, DISTINCT), shuffled(random_set(1, DISTINCT), 0)
+    a = torch.nn.functional.normalize(images.embeddings, dim=1)
+    b = torch.nn.functional.normalize(texts.embeddings, dim=1)
+    place = {str(s.tolist()): i for i, s in enumerate(DISTINCT)}
+    said = {str(s.tolist()): i for i, s in enumerate(texts.scenes)}
+    text, image, group = [], [], []
+    for s, t in zip(DISTINCT, swap_concept(DISTINCT), strict=True):
+        s, t = str(s.tolist()), str(t.tolist())
+        if place[s] > place[t]:
+            continue
+        score = {(c, i): float(b[said[c]] @ a[place[i]]) for c in (s, t) for i in (s, t)}
+        text.append(score[s, s] > score[t, s] and score[t, t] > score[s, t])
+        image.append(score[s, s] > score[s, t] and score[t, t] > score[t, s])
+        group.append(text[-1] and image[-1])
+    found = cross_modal(images, texts).of().quads
+    for share, right in ((found.text, text), (found.image, image), (found.group, group)):
+        assert share == pytest.approx(sum(right) / len(right))
+
+
 def test_errors_say_what_to_do():
     images = random_set(0)
     with pytest.raises(ValueError, match="one concept space"):

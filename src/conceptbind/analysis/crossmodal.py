@@ -27,7 +27,7 @@ has as many training objects. A quad belongs to a part if both of its scenes do.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,11 +43,20 @@ from conceptbind.analysis.quads import (
     QuadScores,
     judge_quads,
 )
+from conceptbind.analysis.twins import Twins, same_scene_index, swap_concept, twin_quads
 from conceptbind.embeddings import EmbeddingSet
-from conceptbind.kernels.ranking import rank, rows_with
+from conceptbind.kernels.ranking import rank
 from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind
 
-__all__ = ["Choice", "CrossModal", "CrossModalRow", "cross_modal", "swap_concept", "two_way"]
+__all__ = [
+    "Choice",
+    "CrossModal",
+    "CrossModalRow",
+    "cross_modal",
+    "same_scene_index",
+    "swap_concept",
+    "two_way",
+]
 
 Direction = Literal["image to text", "text to image"]
 IMAGE_TO_TEXT: Direction = "image to text"
@@ -126,34 +135,6 @@ class CrossModal:
         return [row.as_dict() for row in self.rows]
 
 
-def swap_concept(
-    scenes: Int[Tensor, "scene slot concept"], concept: int = 0
-) -> Int[Tensor, "scene slot concept"]:
-    """Exchange the values of one concept between slots 0 and 1: the twin of every scene.
-
-    Raises ValueError for scenes of fewer than two slots, or a concept that is not there.
-    """
-    if scenes.shape[1] < 2:
-        raise ValueError(
-            f"a twin needs two objects to exchange values between; got scenes of {scenes.shape[1]} slot"
-        )
-    if not 0 <= concept < scenes.shape[2]:
-        raise ValueError(f"concepts are numbered 0 to {scenes.shape[2] - 1}; got {concept}")
-    twin = scenes.clone()
-    twin[:, :2, concept] = scenes[:, :2, concept].flip(1)
-    return twin
-
-
-def same_scene_index(
-    space: ConceptSpace, scenes: Int[Tensor, "scene slot concept"], *, ordered: bool = False
-) -> Int[Tensor, "scene"]:
-    """Give the same number to the same scenes; by default the order of the objects does not count."""
-    index = space.object_index(scenes)
-    if not ordered:
-        index = index.sort(1).values
-    return space.scene_index(space.objects_from_index(index))
-
-
 def cross_modal(
     images: EmbeddingSet,
     texts: EmbeddingSet,
@@ -161,6 +142,7 @@ def cross_modal(
     split: ObjectSplit | None = None,
     concept: int = 0,
     ordered: bool = False,
+    n_anchors: int | None = None,
     device: str | torch.device = "cpu",
     seed: int = 0,
 ) -> CrossModal:
@@ -168,124 +150,101 @@ def cross_modal(
 
     The sets may hold different scenes, in any order. ``split``: the objects seen in training, to judge seen and
     held-out ones apart. ``concept``: whose values are exchanged; with two concepts either gives the same objects.
-    ``seed``: of the intervals, which are bootstraps over objects. ``device``: where to compute.
+    ``n_anchors``: judge so many pictures, captions and quads, drawn from ``seed``, against all of the other set; None
+    judges every one, and takes time with the product of the sets' sizes. ``seed``: also of the intervals, which are
+    bootstraps over objects. ``device``: where to compute.
     Raises ValueError for sets or a split of different spaces, scenes that do not have two objects, embeddings of
-    different lengths or without a direction, or when no anchor can be judged.
+    different lengths or without a direction, fewer than one anchor, or when no anchor can be judged.
     """
-    space = _checked(images, texts, split)
-    scenes = {"image": images.scenes.to(device), "text": texts.scenes.to(device)}
-    vectors = {
-        name: unit(e.embeddings.to(device), f"{name} embeddings")
+    space = _checked(images, texts, split, n_anchors)
+    x, y = (
+        unit(e.embeddings.to(device), f"{name} embeddings")
         for name, e in (("image", images), ("text", texts))
-    }
-    twins = {name: swap_concept(s, concept) for name, s in scenes.items()}
-    same = {name: same_scene_index(space, s, ordered=ordered) for name, s in scenes.items()}
-    same_twin = {name: same_scene_index(space, s, ordered=ordered) for name, s in twins.items()}
+    )
+    shown, said = (
+        Twins.of(space, e.scenes.to(device), concept=concept, ordered=ordered) for e in (images, texts)
+    )
+    quads = twin_quads(shown, said)
+    quads = quads[_drawn(len(quads), n_anchors, seed, device)]
+    right = judge_quads(x[quads[:, :2]], y[quads[:, 2:]])
+    scores = {part: right.scores(m[quads[:, :2]].all(1)) for part, m in _parts(shown, split).items()}
     rows: list[CrossModalRow] = []
     margins: dict[tuple[str, str], Tensor] = {}
-    quads = _quads(space, scenes, twins, same, same_twin, vectors)
-    quads_right = judge_quads(vectors["image"][quads[:, :2]], vectors["text"][quads[:, 2:]])
-    of_image = _parts(scenes["image"], twins["image"], split)
-    quads_in = {part: marks[quads[:, :2]].all(1) for part, marks in of_image.items()}
-    for source, target, direction in (
-        ("image", "text", IMAGE_TO_TEXT),
-        ("text", "image", TEXT_TO_IMAGE),
+    for direction, anchors, gallery, of_anchors, of_gallery in (
+        (IMAGE_TO_TEXT, x, y, shown, said),
+        (TEXT_TO_IMAGE, y, x, said, shown),
     ):
-        own = rows_with(same[target], same[source])
-        rival = rows_with(same[target], same_twin[source])
-        has_twin = same[source] != same_twin[source]
-        rival = torch.where(has_twin[:, None], rival, -1)
-        true_row = _prefer_same_order(space, scenes[target], scenes[source], own)
-        twin_row = _prefer_same_order(space, scenes[target], twins[source], rival)
-        judged = has_twin & (true_row >= 0) & (twin_row >= 0)
-        if not bool(judged.any()):
-            raise ValueError(
-                f"{direction}: none of {len(judged)} scenes can be judged, because the other set lacks them or their "
-                "twins, or the twin is the same scene: give both sets scenes that differ in colour and in shape, with "
-                "their twins"
-            )
-        ranked = rank(vectors[source], vectors[target], own, rival)
-        margin = vectors[source].new_full((len(judged),), math.nan)
-        margin[judged] = choice_margins(
-            vectors[source][judged], vectors[target][true_row[judged]], vectors[target][twin_row[judged]]
+        picks = _drawn(len(anchors), n_anchors, seed, device)
+        found = _one_direction(
+            space, direction, anchors[picks], gallery, of_anchors.take(picks), of_gallery, split, scores, seed
         )
-        objects = space.object_index(scenes[source])
-        n_own, n_rival = (own >= 0).sum(1), (rival >= 0).sum(1)
-        n_all = len(vectors[target])
-        for part, here in _parts(scenes[source], twins[source], split).items():
-            counted, findable = here & judged, here & (n_own > 0)
-            margins[part, direction] = margin[counted].cpu()
-            rows.append(
-                CrossModalRow(
-                    part=part,
-                    direction=direction,
-                    two_way=summarise_choice(margin[counted], objects=objects[counted], seed=seed),
-                    reverse_recall=_mean(ranked.rival_first[counted]),
-                    reverse_recall_chance=_mean(n_rival[counted] / n_all),
-                    recall={k: _mean(ranked.within(k)[findable]) for k in CUTOFFS},
-                    recall_chance={k: _mean(_found_by_chance(n_own[findable], n_all, k)) for k in CUTOFFS},
-                    n_ranked=int(findable.sum()),
-                    quads=quads_right.scores(quads_in[part]),
-                    n_without_twin=int((here & ~has_twin).sum()),
-                    n_missing=int((here & has_twin & ~judged).sum()),
-                )
-            )
+        for row, margin in found:
+            rows.append(row)
+            margins[row.part, direction] = margin
     return CrossModal(tuple(rows), margins)
 
 
-def _parts(
-    scenes: Int[Tensor, "scene slot concept"],
-    twins: Int[Tensor, "scene slot concept"],
+def _one_direction(
+    space: ConceptSpace,
+    direction: Direction,
+    anchors: Float[Tensor, "anchor dim"],
+    gallery: Float[Tensor, "row dim"],
+    of_anchors: Twins,
+    of_gallery: Twins,
     split: ObjectSplit | None,
-) -> dict[str, Bool[Tensor, "scene"]]:
-    every = torch.ones(len(scenes), dtype=torch.bool, device=scenes.device)
+    quads: Mapping[str, QuadScores],
+    seed: int,
+) -> Iterator[tuple[CrossModalRow, Float[Tensor, "judged"]]]:
+    """Give every part's row, with its margins."""
+    own, true_row = of_anchors.rows_in(of_gallery)
+    rival, twin_row = of_anchors.twin_rows_in(of_gallery)
+    judged = (true_row >= 0) & (twin_row >= 0)
+    if not bool(judged.any()):
+        raise ValueError(
+            f"{direction}: none of {len(judged)} scenes can be judged, because the other set lacks them or their "
+            "twins, or the twin is the same scene: give both sets scenes of objects that differ in every concept, "
+            "with their twins"
+        )
+    ranked = rank(anchors, gallery, own, rival)
+    margin = anchors.new_full((len(judged),), math.nan)
+    margin[judged] = choice_margins(anchors[judged], gallery[true_row[judged]], gallery[twin_row[judged]])
+    objects = space.object_index(of_anchors.scenes)
+    has_twin, n_own, n_rival = of_anchors.has_twin, (own >= 0).sum(1), (rival >= 0).sum(1)
+    for part, here in _parts(of_anchors, split).items():
+        counted, findable = here & judged, here & (n_own > 0)
+        row = CrossModalRow(
+            part=part,
+            direction=direction,
+            two_way=summarise_choice(margin[counted], objects=objects[counted], seed=seed),
+            reverse_recall=_mean(ranked.rival_first[counted]),
+            reverse_recall_chance=_mean(n_rival[counted] / len(gallery)),
+            recall={k: _mean(ranked.within(k)[findable]) for k in CUTOFFS},
+            recall_chance={k: _mean(_found_by_chance(n_own[findable], len(gallery), k)) for k in CUTOFFS},
+            n_ranked=int(findable.sum()),
+            quads=quads[part],
+            n_without_twin=int((here & ~has_twin).sum()),
+            n_missing=int((here & has_twin & ~judged).sum()),
+        )
+        yield row, margin[counted].cpu()
+
+
+def _parts(shown: Twins, split: ObjectSplit | None) -> dict[str, Bool[Tensor, "scene"]]:
+    every = torch.ones(len(shown.scenes), dtype=torch.bool, device=shown.scenes.device)
     if split is None:
         return {"all": every}
-    kinds = split.kinds(scenes)
+    kinds = split.kinds(shown.scenes)
     parts = {"all": every} | {name: kinds == int(kind) for name, kind in PARTS.items()}
-    seen = split.is_train.to(scenes.device)
-    n_seen, n_seen_twin = (seen[split.space.object_index(s)].sum(1) for s in (scenes, twins))
+    seen = split.is_train.to(every.device)
+    n_seen, n_seen_twin = (seen[split.space.object_index(s)].sum(1) for s in (shown.scenes, shown.twins))
     return parts | {name + ALIKE: marks & (n_seen == n_seen_twin) for name, marks in parts.items()}
 
 
-def _prefer_same_order(
-    space: ConceptSpace,
-    gallery: Int[Tensor, "row slot concept"],
-    wanted: Int[Tensor, "scene slot concept"],
-    rows: Int[Tensor, "scene most"],
-) -> Int[Tensor, "scene"]:
-    """Choose one of the rows that show the wanted scene: the first in its order, else the first, else -1."""
-    shown = space.scene_index(gallery)[rows.clamp(min=0)]
-    in_order = (shown == space.scene_index(wanted)[:, None]) & (rows >= 0)
-    # argmax gives the first of equals; where none is in order, that is column 0
-    return rows.gather(1, in_order.long().argmax(1, keepdim=True)).squeeze(1)
-
-
-def _quads(
-    space: ConceptSpace,
-    scenes: Mapping[str, Int[Tensor, "_scene slot concept"]],
-    twins: Mapping[str, Int[Tensor, "_scene slot concept"]],
-    same: Mapping[str, Int[Tensor, "_scene"]],
-    same_twin: Mapping[str, Int[Tensor, "_scene"]],
-    vectors: Mapping[str, Float[Tensor, "_scene dim"]],
-) -> Int[Tensor, "quad 4"]:
-    """List picture, twin's picture, caption, twin's caption; no two pictures make two quads."""
-    shown, twin = scenes["image"], twins["image"]
-    distinct = same["image"] != same_twin["image"]
-    columns = [torch.arange(len(shown), device=shown.device)]
-    for target, wanted, index in (
-        ("image", twin, same_twin["image"]),
-        ("text", shown, same["image"]),
-        ("text", twin, same_twin["image"]),
-    ):
-        columns.append(_prefer_same_order(space, scenes[target], wanted, rows_with(same[target], index)))
-    quads = torch.stack(columns, 1)[distinct & (torch.stack(columns, 1) >= 0).all(1)]
-    pairs = quads[:, :2].sort(1).values
-    key = pairs[:, 0] * len(shown) + pairs[:, 1]
-    order = key.argsort(stable=True)
-    first = torch.ones_like(order, dtype=torch.bool)
-    first[1:] = key[order][1:] != key[order][:-1]
-    return quads[order[first]]
+def _drawn(n: int, n_anchors: int | None, seed: int, device: str | torch.device) -> Int[Tensor, "drawn"]:
+    """Draw indices without replacement, in their order; all of them where there are no more."""
+    if n_anchors is None or n_anchors >= n:
+        return torch.arange(n, device=device)
+    picks = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:n_anchors]
+    return picks.sort().values.to(device)
 
 
 def _found_by_chance(n_own: Int[Tensor, "scene"], n_all: int, k: int) -> Float[Tensor, "scene"]:
@@ -300,8 +259,12 @@ def _mean(values: Tensor) -> float:
     return float(values.double().mean()) if len(values) else math.nan
 
 
-def _checked(images: EmbeddingSet, texts: EmbeddingSet, split: ObjectSplit | None) -> ConceptSpace:
+def _checked(
+    images: EmbeddingSet, texts: EmbeddingSet, split: ObjectSplit | None, n_anchors: int | None
+) -> ConceptSpace:
     space = images.space
+    if n_anchors is not None and n_anchors < 1:
+        raise ValueError(f"n_anchors is at least 1, or None for all; got {n_anchors}")
     if texts.space != space or (split is not None and split.space != space):
         raise ValueError(
             "images, texts and split must be of one concept space: build them from the same ConceptSpace"
