@@ -28,12 +28,12 @@ from conceptbind.encoders.pocket import read_weights, seen_objects, trained_pock
 from conceptbind.presets import PRESETS
 from conceptbind.provenance import provenance
 from conceptbind.repair.adapter import ProductAdapter, ReluAdapter, n_parameters, train_adapter
-from conceptbind.repair.choices import five_candidates, five_way
+from conceptbind.repair.choices import five_way_by_part
 from conceptbind.repair.composition import KINDS, CompositionTraining, train_composition
 from conceptbind.repair.judged import Subject, judge, pairs_of
 from conceptbind.repair.linear_map import margin_map, procrustes_map, ridge_map, train_linear_map
 from conceptbind.repair.swaps import Pairs
-from conceptbind.scenes import ObjectSplit, SceneKind, factorial_scenes, single_object_scenes
+from conceptbind.scenes import ObjectSplit, factorial_scenes, single_object_scenes
 from conceptbind.spaces import POCKET
 from conceptbind.training.pocket import save_pocket
 from conceptbind.training.pocket_data import pocket_renderer, pocket_split
@@ -43,7 +43,6 @@ RANKS = (4, 16)
 WEIGHT = 0.5
 """Of the regulariser, for each modality."""
 UNTRAINED = "random:pocket"
-PARTS = {SceneKind.TRAIN: "seen", SceneKind.HELD_OUT: "held-out"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,10 +62,13 @@ def main(argv: list[str] | None = None) -> int:
     copies = 1 if args.preset == "smoke" else 2
 
     def write(run: str, rows: Sequence[dict[str, Any]]) -> None:
-        rows = [{"run": run, **row} for row in rows]
+        rows = [
+            {"run": run} | {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+            for row in rows
+        ]
         write_merged("repair", rows, preset=args.preset, folder=args.folder, made_by=[provenance()], by="run")
         for row in rows:
-            print(" ".join(str(round(v, 3) if isinstance(v, float) else v) for v in row.values()), flush=True)
+            print(*row.values(), flush=True)
 
     if args.what == "regulariser":
         for seed in args.seeds:
@@ -149,8 +151,6 @@ def compositions(encoder: Encoder, split: ObjectSplit, copies: int) -> list[dict
         (1, learn.single_images, new.single_images),
         (2, learn.images, new.images),
     ):
-        candidates = five_candidates(POCKET, test.scenes, seed=0)
-        kinds = split.kinds(test.scenes)
         unit = functional.normalize(test.embeddings, dim=1)
         runs: list[tuple[str, int | None, torch.Tensor]] = [
             ("captions of the model", None, unit @ captions.T)
@@ -161,22 +161,9 @@ def compositions(encoder: Encoder, split: ObjectSplit, copies: int) -> list[dict
                 model = train_composition(kind, train.embeddings, train.scenes, split, how, seed=seed)
                 runs.append((kind, seed, model(test.embeddings)))
         for kind, seed, scores in runs:
-            for scene_kind, part in PARTS.items():
-                pictures = (kinds == scene_kind).nonzero().squeeze(1)
-                found = five_way(
-                    scores,
-                    candidates[pictures].flatten(0, 1),
-                    pictures.repeat_interleave(candidates.shape[1]),
-                )
-                rows.append(
-                    {
-                        "composition": kind,
-                        "seed": seed,
-                        "n_objects": n_objects,
-                        "part": part,
-                        **vars(found),
-                    }
-                )
+            named = {"composition": kind, "seed": seed, "n_objects": n_objects}
+            for part, found in five_way_by_part(split, test.scenes, scores, seed=0).items():
+                rows.append({**named, "part": part, **vars(found)})
     return rows
 
 

@@ -14,9 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from conceptbind.analysis.recognition import TIE_ULPS, wilson_interval
-from conceptbind.scenes import ConceptSpace, check_scenes
+from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind, check_scenes
 
 CHANCE = 1 / 5
+PARTS = {"seen": SceneKind.TRAIN, "held-out": SceneKind.HELD_OUT}
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,24 @@ def five_way(
     accuracy = float(((margin > 0) & ~tied).double().mean())
     low, high = wilson_interval(accuracy, len(margin))
     return FiveWay(accuracy, low, high, float(tied.double().mean()), len(margin))
+
+
+def five_way_by_part(
+    split: ObjectSplit,
+    scenes: Int[Tensor, "picture slot concept"],
+    scores: Float[Tensor, "picture object"],
+    *,
+    seed: int = 0,
+) -> dict[str, FiveWay]:
+    """Choose for pictures of seen objects only, and of held-out objects only: "seen" and "held-out", if there are any.
+
+    ``scores``: of every object of the space, by its index. ``seed`` and errors as in :func:`five_candidates`.
+    """
+    kinds, found = split.kinds(scenes), {}
+    for part, kind in PARTS.items():
+        pictures = (kinds == kind).nonzero().squeeze(1)
+        if len(pictures):
+            candidates = five_candidates(split.space, scenes[pictures], seed=seed).to(scores.device)
+            rows = pictures.to(scores.device).repeat_interleave(candidates.shape[1])
+            found[part] = five_way(scores, candidates.flatten(0, 1), rows)
+    return found

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from conceptbind.repair.choices import five_candidates, five_way
-from conceptbind.scenes import ConceptSpace, factorial_scenes, single_object_scenes
+from conceptbind.repair.choices import five_candidates, five_way, five_way_by_part
+from conceptbind.scenes import ConceptSpace, factorial_scenes, object_split, single_object_scenes
 
 SPACE = ConceptSpace.of_sizes(5, 4)
 
@@ -68,6 +68,21 @@ def test_random_scores_choose_at_chance():
     candidates = five_candidates(SPACE, scenes, seed=0).flatten(0, 1)
     found = five_way(scores, candidates, torch.arange(len(scenes)).repeat_interleave(2))
     assert found.low < 1 / 5 < found.high
+
+
+def test_parts_are_pictures_of_seen_and_of_held_out_objects_only():
+    split = object_split(SPACE, 0.6, seed=0)
+    scenes = factorial_scenes(SPACE, 2, repeats="distinct values")
+    seen = split.is_train[SPACE.object_index(scenes)]
+    # scores that are right for scenes of seen objects, wrong for those of held-out ones, constant for the rest
+    present = torch.zeros(len(scenes), 20).scatter_(1, SPACE.object_index(scenes), 1.0)
+    sign = seen.all(1).float() - (~seen).all(1).float()
+    found = five_way_by_part(split, scenes, present * sign[:, None])
+    assert (found["seen"].accuracy, found["held-out"].accuracy) == (1, 0)
+    assert found["seen"].n == 2 * int(seen.all(1).sum())
+    assert found["held-out"].n == 2 * int((~seen).all(1).sum())
+    only = scenes[seen.all(1)]
+    assert set(five_way_by_part(split, only, torch.rand(len(only), 20))) == {"seen"}
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 import importlib
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from conceptbind.encoders.pocket import PREPROCESSING, build_pocket
 from conceptbind.encoders.pocket_words import tokenise
+from conceptbind.repair.regulariser import BindingRegulariser
 from conceptbind.scenes import captions
 from conceptbind.spaces import POCKET
 from conceptbind.training.pocket_data import RECIPES, PocketData
@@ -42,3 +45,27 @@ def test_only_the_regulariser_makes_a_difference(monkeypatch):
     assert plain == {"form": None, "choice": None}
     assert with_terms["form"] > 0
     assert with_terms["choice"] > 0
+
+
+def test_the_three_lines_of_the_docstring_run_with_open_clip():
+    from open_clip.loss import ClipLoss
+
+    text = textwrap.dedent(BindingRegulariser.__doc__.partition("::\n")[2].partition("``dim``")[0]).strip()
+    lines = text.splitlines()
+    assert len(lines) == 3
+    model = build_pocket(seed=0)
+    data = PocketData(FEW, seed=0)
+    batch = data.batch(0)
+    names = {
+        "BindingRegulariser": lambda dim, n_values: BindingRegulariser(128, n_values),
+        "model": model,
+        "clip_loss": ClipLoss(),
+        "pictures": PREPROCESSING.normalise(batch.pictures),
+        "tokens": batch.tokens,
+        "objects": regularised.objects_of(data, batch.tokens),
+    }
+    exec(text, names)
+    plain = ClipLoss()(names["images"], names["texts"], names["scale"])
+    assert float(names["loss"].detach()) > float(plain.detach())
+    names["loss"].backward()
+    assert all(p.grad is not None for p in names["binding"].parameters())
