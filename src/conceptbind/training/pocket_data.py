@@ -57,7 +57,7 @@ class Recipe:
 BROAD = Recipe(two_objects=0.7, batch=128, steps=900, twins=True)
 
 RECIPES: dict[str, Recipe] = {
-    "narrow": Recipe(two_objects=0.1, batch=48, steps=1200, combinations=60, tail=1.0),
+    "narrow": Recipe(two_objects=0.1, batch=48, steps=2000, combinations=60, tail=1.0),
     "broad": BROAD,
     "ordered": replace(BROAD, ordered=True),
 }
