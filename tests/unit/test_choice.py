@@ -28,6 +28,7 @@ def test_the_interval_is_that_of_resampled_anchors():
     assert abs(found.low - low) <= 1 / 60
     assert abs(found.high - high) <= 1 / 60
     assert found.low < found.accuracy < found.high
+    assert found.interval == (found.low, found.high)
 
 
 def test_shared_objects_widen_the_interval():

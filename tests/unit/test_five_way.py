@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from conceptbind.analysis.five_way import _others, five_way
+from conceptbind.analysis.five_way import _others, five_way, text_only
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.planted import planted_encoders
 from conceptbind.scenes import ConceptSpace, factorial_scenes, object_split, single_object_scenes
@@ -71,6 +71,30 @@ def test_a_collapsed_model_has_ties_and_no_right_answer():
     same = [EmbeddingSet(torch.ones_like(e.embeddings), e.scenes, SPACE) for e in (images, queries)]
     row = five_way(*same).of()
     assert (row.five_way.accuracy, row.five_way.ties) == (0, 1)
+
+
+def test_without_looking_one_order_of_the_objects_decides():
+    images, queries = of("product", picture_noise=1.0)
+    found = text_only(images, queries)
+    blind = torch.nn.functional.normalize(images.embeddings, dim=1).mean(0)
+    near = torch.nn.functional.normalize(queries.embeddings, dim=1) @ blind
+    own = SPACE.object_index(SCENES)
+    swapped = SCENES.clone()
+    swapped[:, :, 0] = SCENES[:, :, 0].flip(1)
+    right = near[own] > near[SPACE.object_index(swapped)].amax(1, keepdim=True)
+    assert found.of().recombined.accuracy == pytest.approx(float(right.double().mean()))
+    assert found.of().five_way.low < 0.2 < found.of().five_way.high
+    assert five_way(images, queries).of().five_way.accuracy > 0.9
+
+
+def test_a_preference_for_values_wins_a_quarter_without_looking():
+    values = torch.randn(9, generator=torch.Generator().manual_seed(0))
+    near = values[OBJECTS[:, 0, 0]] + values[5 + OBJECTS[:, 0, 1]]
+    queries = torch.stack([near.exp(), torch.ones_like(near)], 1)
+    images = torch.tensor([[1.0, 0.0]]).repeat(len(SCENES), 1)
+    found = text_only(EmbeddingSet(images, SCENES, SPACE), EmbeddingSet(queries, OBJECTS, SPACE)).of()
+    # of the four objects of a scene and its twin only the one of both preferred values wins
+    assert (found.recombined.accuracy, found.recombined.ties) == (0.25, 0)
 
 
 def test_others_are_neither_there_nor_recombined():

@@ -1,7 +1,9 @@
+from itertools import permutations
+
 import pytest
 import torch
 
-from conceptbind.analysis.probe_cosine import probe_cosine, weight_cosine
+from conceptbind.analysis.probe_cosine import _permuted, class_cosines, probe_cosine
 from conceptbind.embeddings import EmbeddingSet
 from conceptbind.planted import planted_encoders
 from conceptbind.scenes import ConceptSpace, factorial_scenes, sample_scenes
@@ -23,22 +25,28 @@ def random_matrix(n, seed, dim=7):
 
 def test_weights_are_compared_as_a_slow_loop_does():
     a, b = random_matrix(5, 0), random_matrix(5, 1)
-    found = weight_cosine(a, b, head="h")
+    found = class_cosines(a, b)
     a, b = (w.double() - w.double().mean(0) for w in (a, b))
-
-    def cosine(i, j):
-        return float(a[i] @ b[j] / (a[i].norm() * b[j].norm()))
-
-    assert found.cosine == pytest.approx(sum(cosine(i, i) for i in range(5)) / 5)
-    assert found.permuted == pytest.approx(sum(cosine(i, j) for i in range(5) for j in range(5)) / 25)
-    assert found.permuted_low < found.permuted < found.permuted_high
+    for i in range(5):
+        for j in range(5):
+            assert float(found[i, j]) == pytest.approx(float(a[i] @ b[j] / (a[i].norm() * b[j].norm())))
 
 
 def test_a_common_offset_and_a_scale_change_nothing():
     a = random_matrix(5, 0)
-    found = weight_cosine(a, 3 * a + random_matrix(1, 2), head="h")
-    assert found.cosine == pytest.approx(1)
-    assert weight_cosine(a, -a, head="h").cosine == pytest.approx(-1)
+    same = class_cosines(a, 3 * a + random_matrix(1, 2)).diagonal()
+    torch.testing.assert_close(same, torch.ones(5, dtype=torch.float64))
+
+
+def test_permutations_are_those_of_all_orders():
+    cosines = class_cosines(random_matrix(4, 0), random_matrix(4, 1))
+    every = torch.tensor(
+        [[float(cosines[i, j]) for i, j in enumerate(p)] for p in permutations(range(4))],
+        dtype=torch.float64,
+    ).mean(1)
+    assert float(every.mean()) == pytest.approx(float(cosines.mean()))
+    low, high = _permuted(cosines, 0)
+    assert (low, high) == (pytest.approx(float(every.min())), pytest.approx(float(every.max())))
 
 
 def test_shared_parts_give_a_high_cosine_and_others_none():
@@ -49,6 +57,8 @@ def test_shared_parts_give_a_high_cosine_and_others_none():
         assert shared[head].cosine > 0.7
         assert shared[head].permuted_low < 0
         assert abs(apart[head].cosine) < 0.3
+        assert abs(shared[head].cosine) < 0.1 + (shared[head].images * shared[head].texts) ** 0.5
+        assert shared[head].l2 == 1e-2
     assert [shared[h].n_classes for h in HEADS] == [4, 3, 12]
     # with four classes one permutation in 24 changes nothing
     assert shared["objects"].cosine > shared["objects"].permuted_high + 0.3
@@ -60,9 +70,26 @@ def test_classes_that_only_one_set_shows_are_left_out():
     assert [found[h].n_classes for h in HEADS] == [3, 3, 9]
 
 
-def test_the_penalty_can_be_chosen_by_recognition():
-    found = probe_cosine(planted(0), planted(0, noise_seed=1))
-    assert found["c0"].cosine > 0.5
+def test_a_large_penalty_leaves_the_differences_of_means():
+    """The optimum is then the moment of the standardised inputs with the targets."""
+    images, texts = planted(0), planted(3, noise_seed=1)
+    found = probe_cosine(images, texts, l2=1e3, tol=1e-6)["c0"]
+    vectors = []
+    for data in (images, texts):
+        x = data.embeddings.double()
+        x = (x - x.mean(0)) / x.std(0, correction=0)
+        target = torch.nn.functional.one_hot(SCENES[:, :, 0], 4).double().mean(1)
+        moment = target.T @ x / data.embeddings.std(0, correction=0).double()
+        vectors.append(moment - moment.mean(0))
+    expected = torch.nn.functional.cosine_similarity(*vectors).mean()
+    assert found.cosine == pytest.approx(float(expected), abs=1e-3)
+
+
+def test_noise_lowers_the_cosine_within_a_modality():
+    noisy = planted(0)
+    noise = 20 * torch.randn(noisy.embeddings.shape, generator=torch.Generator().manual_seed(1))
+    found = probe_cosine(planted(0), EmbeddingSet(noisy.embeddings + noise, SCENES, SPACE))["c0"]
+    assert found.texts < 0.3 < 0.8 < found.images
 
 
 def test_errors_say_what_to_do():

@@ -41,7 +41,14 @@ class Choice:
     """Anchors judged."""
     chance: float
     anti_binding: bool
-    """Whether the 95 % interval lies below chance even if every tie counts as right: wrong more often than a coin."""
+    """Whether the 95 % interval lies below chance even if every tie counts as right: wrong more often than chance.
+
+    In a part where rivals are of another kind, more familiar ones say, that alone can do it: see the baselines."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends of the 95 % interval."""
+        return self.low, self.high
 
     def as_dict(self) -> dict[str, Any]:
         """Give the fields as a dictionary for a table row or JSON: NaN becomes None."""

@@ -7,7 +7,8 @@ With s(c, i) the cosine of caption c and picture i, a quad (c0, i0), (c1, i1) sc
     group   both                                                   chance 1/6
 
 Chance is that of four independent continuous scores: the group score asks that both of one pair exceed both of the
-other, 2! 2! of 4! orders. Comparisons are strict up to rounding, so ties lower it.
+other, 2! 2! of 4! orders. Comparisons are strict up to rounding, so ties lower it, and so does a caption that is nearer
+to every picture than its twin, down to 0: unlike in a two-way choice, a score below chance is no sign of anti-binding.
 """
 
 from __future__ import annotations
