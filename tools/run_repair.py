@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from common import write_merged
+from locked import train_locked
 from regularised import RECIPES, train_regularised
 from torch.nn import functional
 
@@ -43,6 +44,8 @@ RANKS = (4, 16)
 WEIGHT = 0.5
 """Of the regulariser, for each modality."""
 UNTRAINED = "random:pocket"
+LOCKED = "locked"
+"""Texts that are trained against the locked pictures of pocket:broad, see locked.py."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -76,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
                 rows = regularised(args.variant, weight, args.steps, seed, args.folder, copies)
                 write(f"regulariser {args.variant} {args.steps} steps, seed {seed}, weight {weight}", rows)
         return 0
-    for spec in args.models or [*trained_pockets(), UNTRAINED]:
+    for asked in args.models or [*trained_pockets(), UNTRAINED, LOCKED]:
+        spec = locked(args.folder) if asked == LOCKED else asked
         # what an untrained model has not seen is what the others of seed 0 have not
         split = pocket_split(RECIPES["narrow"], seed=0) if spec == UNTRAINED else seen_objects(spec)
         encoder = load(spec, device="cpu")
@@ -86,6 +90,16 @@ def main(argv: list[str] | None = None) -> int:
         model = f"pocket:{Path(spec).stem}" if spec.endswith(".safetensors") else spec
         write(f"{args.what} {model}", [{"model": model, **row} for row in make(encoder, split, copies)])
     return 0
+
+
+def locked(folder: Path) -> str:
+    """Train the texts of the locked model, or take the weights of that training from ``folder``; give its spec."""
+    path = folder / "locked_0.safetensors"
+    if not path.is_file():
+        model, data = train_locked(steps=1200, seed=0)
+        command = f"python tools/run_repair.py texts --models {LOCKED}"
+        save_pocket(path, model, data, variant=LOCKED, steps=1200, command=command)
+    return f"pocket:{path}"
 
 
 def subject_of(encoder: Encoder, split: ObjectSplit, *, seed: int, copies: range) -> Subject:
