@@ -20,16 +20,16 @@ import torch
 from common import write_merged
 from locked import train_locked
 from regularised import RECIPES, train_regularised
-from torch.nn import functional
 
+from conceptbind.analysis.five_way import five_way
 from conceptbind.embeddings import EmbeddingSet, encode_captions, encode_pictures
 from conceptbind.encoders import load
 from conceptbind.encoders.base import Encoder
 from conceptbind.encoders.pocket import read_weights, seen_objects, trained_pockets
+from conceptbind.kernels.retrieval import retrieve
 from conceptbind.presets import PRESETS
 from conceptbind.provenance import provenance
 from conceptbind.repair.adapter import ProductAdapter, ReluAdapter, n_parameters, train_adapter
-from conceptbind.repair.choices import five_way_by_part
 from conceptbind.repair.composition import KINDS, CompositionTraining, train_composition
 from conceptbind.repair.judged import Subject, judge, pairs_of
 from conceptbind.repair.linear_map import margin_map, procrustes_map, ridge_map, train_linear_map
@@ -156,28 +156,31 @@ def repaired_texts(encoder: Encoder, split: ObjectSplit, copies: int) -> list[di
 
 
 def compositions(encoder: Encoder, split: ObjectSplit, copies: int) -> list[dict[str, Any]]:
-    """Train composition models on frozen pictures of one and of two objects, and let them choose among five."""
+    """Train composition models on frozen pictures: one object is named among all, of two each is chosen among five."""
     learn = subject_of(encoder, split, seed=0, copies=range(copies))
     new = subject_of(encoder, split, seed=0, copies=range(copies, 2 * copies))
-    captions = functional.normalize(learn.single_texts.embeddings, dim=1)
     rows = []
     for n_objects, train, test in (
         (1, learn.single_images, new.single_images),
         (2, learn.images, new.images),
     ):
-        unit = functional.normalize(test.embeddings, dim=1)
-        runs: list[tuple[str, int | None, torch.Tensor]] = [
-            ("captions of the model", None, unit @ captions.T)
-        ]
+        runs: list[tuple[str, int | None, EmbeddingSet]] = [("captions of the model", None, new.single_texts)]
         for kind in KINDS:
             for seed in SEEDS:
                 how = CompositionTraining(n_steps=300, batch=256)
-                model = train_composition(kind, train.embeddings, train.scenes, split, how, seed=seed)
-                runs.append((kind, seed, model(test.embeddings)))
-        for kind, seed, scores in runs:
+                words = train_composition(kind, train.embeddings, train.scenes, split, how, seed=seed)
+                runs.append((kind, seed, replace(new.single_texts, embeddings=words.objects())))
+        for kind, seed, queries in runs:
             named = {"composition": kind, "seed": seed, "n_objects": n_objects}
-            for part, found in five_way_by_part(split, test.scenes, scores, seed=0).items():
-                rows.append({**named, "part": part, **vars(found)})
+            if n_objects == 2:
+                found = five_way(test, queries, split=split).as_dicts()
+                rows += [{**named, **row} for row in found]
+                continue
+            index = split.space.object_index(test.scenes[:, 0])
+            right = retrieve(test.embeddings, queries.embeddings, index).correct.double()
+            for part, kept in (("seen", split.is_train[index]), ("held-out", ~split.is_train[index])):
+                share = float(right[kept].mean())
+                rows.append({**named, "part": part, "named": share, "named_n": int(kept.sum())})
     return rows
 
 

@@ -26,8 +26,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from conceptbind.analysis.five_way import FiveWay, five_way
+from conceptbind.embeddings import EmbeddingSet
 from conceptbind.repair.swaps import MAX_SCALE
-from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind, check_scenes
+from conceptbind.scenes import ConceptSpace, ObjectSplit, SceneKind, check_scenes, single_object_scenes
 
 Kind = Literal["add", "mult", "conv", "role-filler", "type-logical"]
 KINDS: tuple[Kind, ...] = ("add", "mult", "conv", "role-filler", "type-logical")
@@ -148,3 +150,15 @@ def train_composition(
         optimiser.step()
         schedule.step()
     return model.requires_grad_(False)
+
+
+def judge_composition(
+    model: Composition, images: EmbeddingSet, split: ObjectSplit | None = None, *, seed: int = 0
+) -> FiveWay:
+    """Let pictures of two objects choose among five composed ones; see :mod:`conceptbind.analysis.five_way`.
+
+    ``split``: judges seen and held-out objects apart. Raises ValueError as :func:`five_way` does.
+    """
+    composed = model.objects().detach().cpu()
+    queries = EmbeddingSet(composed, single_object_scenes(model.space), model.space)
+    return five_way(images, queries, split=split, seed=seed)

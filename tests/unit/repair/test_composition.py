@@ -6,12 +6,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from conceptbind.repair.choices import five_way_by_part
+from conceptbind.embeddings import EmbeddingSet
+from conceptbind.kernels.retrieval import retrieve
 from conceptbind.repair.composition import (
     KINDS,
     Composition,
     CompositionTraining,
     convolve,
+    judge_composition,
     train_composition,
 )
 from conceptbind.scenes import ConceptSpace, SceneKind, object_split, sample_scenes, single_object_scenes
@@ -32,34 +34,42 @@ def planted(kind, n_slots, dim=16):
     return vectors[SPACE.object_index(scenes)].sum(1), scenes
 
 
-def chosen(model, images, scenes, part):
-    return five_way_by_part(SPLIT, scenes, model(images))[part]
+def named(model, images, scenes, kind):
+    """Share of pictures of one object that are nearest to its vector, among all 256."""
+    keep = SPLIT.kinds(scenes) == kind
+    right = SPACE.object_index(scenes[keep, 0])
+    return float(retrieve(images[keep], model.objects(), right).correct.double().mean())
+
+
+def chosen(model, images, scenes):
+    return judge_composition(model, EmbeddingSet(images, scenes, SPACE), SPLIT).of("held-out").five_way
 
 
 @pytest.mark.parametrize(("kind", "dim"), [(k, 8 if k == "type-logical" else 16) for k in KINDS])
 def test_each_recovers_new_combinations_of_what_it_composes(kind, dim):
     images, scenes = planted(kind, 1, dim)
-    model = train_composition(kind, images, scenes, SPLIT, HOW, seed=0)
-    assert chosen(model, images, scenes, "seen").accuracy > 0.95
-    # a matrix for each adjective has more to learn than a vector
-    assert chosen(model, images, scenes, "held-out").low > (0.4 if kind == "type-logical" else 0.8)
+    # a matrix for each adjective has more to learn than a vector; chance is 1/256
+    steps, share = (600, 0.08) if kind == "type-logical" else (200, 0.8)
+    model = train_composition(kind, images, scenes, SPLIT, CompositionTraining(n_steps=steps), seed=0)
+    assert named(model, images, scenes, SceneKind.TRAIN) > 0.9
+    assert named(model, images, scenes, SceneKind.HELD_OUT) > share
 
 
 def test_sums_do_not_recover_products():
     images, scenes = planted("mult", 1)
     products, sums = (train_composition(k, images, scenes, SPLIT, HOW, seed=0) for k in ("mult", "add"))
-    right, wrong = (chosen(m, images, scenes, "held-out") for m in (products, sums))
-    assert wrong.high < right.low
+    right, wrong = (named(m, images, scenes, SceneKind.HELD_OUT) for m in (products, sums))
+    assert wrong < 0.2 < 0.8 < right
 
 
 @pytest.mark.parametrize("kind", ["mult", "conv"])
-def test_products_tell_two_objects_from_exchanged_ones_and_sums_do_not(kind):
+def test_products_tell_two_objects_from_recombined_ones_and_sums_do_not(kind):
     images, scenes = planted(kind, 2)
     model = train_composition(kind, images, scenes, SPLIT, HOW, seed=0)
-    assert chosen(model, images, scenes, "held-out").low > 0.7
+    assert chosen(model, images, scenes).low > 0.6
     for additive in ("add", "role-filler"):
         other = train_composition(additive, images, scenes, SPLIT, HOW, seed=0)
-        assert chosen(other, images, scenes, "held-out").accuracy < 0.35
+        assert chosen(other, images, scenes).accuracy < 0.4
 
 
 def test_convolution_is_that_of_a_plain_loop():

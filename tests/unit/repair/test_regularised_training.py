@@ -1,4 +1,4 @@
-"""Training a pocket CLIP with the regulariser: it knows every caption's objects, and weight 0 is plain training."""
+"""Pocket CLIPs trained with the regulariser, which knows every caption's objects; texts against locked pictures."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from conceptbind.encoders.pocket import PREPROCESSING, build_pocket
+from conceptbind.encoders.pocket import PREPROCESSING, build_pocket, read_weights, weights_file
 from conceptbind.encoders.pocket_words import tokenise
 from conceptbind.repair.regulariser import BindingRegulariser
 from conceptbind.scenes import captions
@@ -18,7 +18,7 @@ from conceptbind.training.pocket_data import RECIPES, PocketData
 
 pytest.importorskip("open_clip")
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
-regularised = importlib.import_module("regularised")
+locked, regularised = (importlib.import_module(name) for name in ("locked", "regularised"))
 FEW = replace(RECIPES["narrow"], object_copies=2, pair_copies=1, batch=20)
 
 
@@ -45,6 +45,18 @@ def test_only_the_regulariser_makes_a_difference(monkeypatch):
     assert plain == {"form": None, "choice": None}
     assert with_terms["form"] > 0
     assert with_terms["choice"] > 0
+
+
+def test_locked_pictures_stay_those_of_the_model_that_binds(monkeypatch):
+    monkeypatch.setitem(locked.RECIPES, "narrow", FEW)
+    model, _ = locked.train_locked(steps=1, seed=0)
+    _, broad = read_weights(weights_file("broad"))
+    start, found = build_pocket(seed=100).state_dict(), model.state_dict()
+    visual = [name for name in found if name.startswith("visual.")]
+    assert all(torch.equal(found[name], broad[name].float()) for name in visual)
+    for name in ("token_embedding.weight", "text_projection"):
+        assert not torch.equal(found[name], broad[name].float())
+        assert not torch.equal(found[name], start[name])
 
 
 def test_the_three_lines_of_the_docstring_run_with_open_clip():
