@@ -250,6 +250,12 @@ def test_the_evaluation_tells_a_binder_from_a_bag(binds):
     assert all(row["accuracy"] == 1 for row in found["zero-shot"])
     swaps = [row for row in found["swap"] if row["n"]]
     assert sum(row["n"] for row in swaps if row["order"] == "any") == 2 * 150
+    n = {(row["direction"], row["part"], row["order"]): row["n"] for row in found["swap"]}
+    for direction, part, _ in n:
+        one_order = n[direction, part, "left first"] + n[direction, part, "right first"]
+        any_order = n[direction, part, "any"]
+        # two pictures may differ in their order, one cannot
+        assert one_order == any_order if direction == "image to text" else one_order <= any_order
     for row in swaps:
         # a bag cannot tell the twins apart: ties, none of them counted as right
         assert row["accuracy"] == (1 if binds else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -40,8 +39,8 @@ def evaluate_pocket(
     and the object (of 48) of a picture by the closest caption; a colour's text embedding is the mean over the captions
     of all its objects. ``"swap"``: two-way choices between a caption and its twin with the colours exchanged, given
     the picture, and between the pictures of both, given the caption; by the parts of ``PARTS``, where the objects of
-    the twin count too, and by the order of the caption: ``"left first"``, ``"right first"`` and ``"any"``, half of
-    each. Every accuracy is strict, ties are counted apart; chance is .5.
+    the twin count too, and by the order of the caption: ``"left first"``, ``"right first"`` (in both pictures, where
+    two are shown) and ``"any"``. Every accuracy is strict, ties are counted apart; chance is .5.
     """
     # Training pictures have even seeds.
     renderer = pocket_renderer(seed=2 * seed + 1)
@@ -110,41 +109,42 @@ def _swap(
         if not of_kind.any():
             continue
         n_copies = 1 if kind == SceneKind.MIXED else copies
-        for direction, margins, left_first in _margins(
-            encoder, renderer, scenes[of_kind], twins[of_kind], n_copies
-        ):
-            orders = {
-                "any": torch.ones_like(left_first),
-                "left first": left_first,
-                "right first": ~left_first,
-            }
+        choices = _choices(encoder, renderer, scenes[of_kind], twins[of_kind], n_copies)
+        for direction, (margins, orders) in choices.items():
             for order, chosen in orders.items():
                 row = {"direction": direction, "order": order, "part": part, "chance": 0.5}
                 rows.append({**row, **_share(margins[chosen] > 0, margins[chosen] == 0)})
     return rows
 
 
-def _margins(
+def _choices(
     encoder: Encoder,
     renderer: FlatRenderer,
     scenes: Int[Tensor, "scene 2 2"],
     twins: Int[Tensor, "scene 2 2"],
     copies: int,
-) -> Iterator[tuple[str, Float[Tensor, "row"], Bool[Tensor, "row"]]]:
-    """Give both directions' cosine to the true other less that to the twin's, and whether captions go left to right."""
-    left_first = left_slots(renderer, scenes, copies).T.flatten() == 0
+) -> dict[str, tuple[Float[Tensor, "choice"], dict[str, Bool[Tensor, "choice"]]]]:
+    """Give both directions' cosine to the true other less that to the twin's, and which choices are of which order."""
 
     def read(asked: Tensor) -> Tensor:
         return normalize(encoder.encode_texts(captions(POCKET, asked)), dim=1).repeat(copies, 1)
 
-    def look(asked: Tensor) -> Tensor:
+    def look(asked: Tensor) -> tuple[Tensor, Tensor]:
         drawn = [encoder.encode_images(renderer.render(asked, copy=copy)) for copy in range(copies)]
-        return normalize(torch.cat(drawn), dim=1)
+        return normalize(torch.cat(drawn), dim=1), left_slots(renderer, asked, copies).T.flatten() == 0
 
-    images, texts = look(scenes), read(scenes)
+    def orders(*left_first: Tensor) -> dict[str, Tensor]:
+        lefts = torch.stack(left_first)
+        return {"any": torch.ones_like(lefts[0]), "left first": lefts.all(0), "right first": ~lefts.any(0)}
+
+    (images, left), (twin_images, twin_left) = look(scenes), look(twins)
+    texts = read(scenes)
     true = (images * texts).sum(1)
-    yield "image to text", true - (images * read(twins)).sum(1), left_first
-    yield "text to image", true - (look(twins) * texts).sum(1), left_first
+    return {
+        "image to text": (true - (images * read(twins)).sum(1), orders(left)),
+        # A choice between two pictures is of an order when both are.
+        "text to image": (true - (twin_images * texts).sum(1), orders(left, twin_left)),
+    }
 
 
 def _share(right: Bool[Tensor, "row"], tied: Bool[Tensor, "row"]) -> dict[str, Any]:
