@@ -47,6 +47,18 @@ UNTRAINED = "random:pocket"
 LOCKED = "locked"
 """Texts that are trained against the locked pictures of pocket:broad, see locked.py."""
 
+CHOSEN = (
+    "part",
+    "five_way",
+    "five_way_low",
+    "five_way_high",
+    "five_way_ties",
+    "five_way_n",
+    "recombined",
+    "others",
+)
+"""Columns of a five-way choice that the table keeps."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; give the exit status."""
@@ -174,7 +186,7 @@ def compositions(encoder: Encoder, split: ObjectSplit, copies: int) -> list[dict
             named = {"composition": kind, "seed": seed, "n_objects": n_objects}
             if n_objects == 2:
                 found = five_way(test, queries, split=split).as_dicts()
-                rows += [{**named, **row} for row in found]
+                rows += [named | {name: row[name] for name in CHOSEN} for row in found]
                 continue
             index = split.space.object_index(test.scenes[:, 0])
             right = retrieve(test.embeddings, queries.embeddings, index).correct.double()
