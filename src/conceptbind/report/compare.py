@@ -9,6 +9,7 @@ from typing import Any
 from conceptbind.report.metrics import BETTER, ONE_MODALITY, SIDES, describe
 from conceptbind.report.page import full_name, number, render
 from conceptbind.report.report import Report
+from conceptbind.report.words import SUBJECTS
 
 INSIDE = (
     "probe_concepts",
@@ -42,8 +43,8 @@ Row = dict[str, Any]
 def compare(reports: Sequence[Report]) -> list[Row]:
     """Give one row for each model, weights and data set, sorted by data set, model and weights.
 
-    A row has ``dataset``, ``model``, ``pretrained``, ``preset``, ``verdict``, and the metrics of ``MAIN`` that any
-    report has, None where this one has not.
+    A row has ``dataset``, ``model``, ``pretrained``, ``preset``, ``verdict``, ``verdicts`` by subject, and the metrics
+    of ``MAIN`` that any report has, None where this one has not.
     Raises ValueError without reports, or for two of the same model, weights and data set.
     """
     if not reports:
@@ -66,6 +67,7 @@ def compare(reports: Sequence[Report]) -> list[Row]:
             "pretrained": report.pretrained,
             "preset": report.settings.get("preset"),
             "verdict": verdicts,
+            "verdicts": dict(report.verdicts),
             **{name: report.metrics.get(name) for name in shown},
         }
     return [by_key[key] for key in sorted(by_key)]
@@ -138,29 +140,49 @@ def comparison_table(reports: Sequence[Report]) -> str:
 
 
 def comparison_page(reports: Sequence[Report]) -> str:
-    """Write the comparison as a self-contained HTML page: a table for each data set, the best values marked.
+    """Write the comparison as a self-contained HTML page: a table a data set and modality, the best values marked.
 
     Raises ValueError as :func:`compare` does.
     """
     rows = compare(reports)
+    sets = [
+        {"dataset": dataset, "tables": _tables(list(group))}
+        for dataset, group in groupby(zip(rows, best(rows), strict=True), key=lambda pair: pair[0]["dataset"])
+    ]
+    meanings = {describe(n).label: describe(n).meaning for n in _shown(rows)}
+    return render("models.html.jinja", sets=sets, remarks=remarks(rows), meanings=meanings)
+
+
+def _tables(marked: Sequence[tuple[Row, set[str]]]) -> list[dict[str, Any]]:
+    """Give the tables of one data set, one a subject of verdicts; a row for every model that has any of it."""
     tables = []
-    for dataset, group in groupby(zip(rows, best(rows), strict=True), key=lambda pair: pair[0]["dataset"]):
-        of_set = list(group)
-        names = [n for n in _shown(rows) if any(row[n] is not None for row, _ in of_set)]
+    for subject, title in SUBJECTS.items():
+        names = [
+            name
+            for name in _shown([row for row, _ in marked])
+            if _subject(name) == subject and any(row[name] is not None for row, _ in marked)
+        ]
         lines = [
             {
                 "name": full_name(row["model"], row["pretrained"]),
-                "verdict": row["verdict"],
+                "verdict": row["verdicts"].get(subject, ""),
                 "preset": row["preset"] or "",
                 "cells": [
                     {"said": "" if row[n] is None else number(row[n]), "best": n in marks} for n in names
                 ],
             }
-            for row, marks in of_set
+            for row, marks in marked
+            if subject in row["verdicts"] or any(row[n] is not None for n in names)
         ]
-        tables.append({"dataset": dataset, "heads": [heading(n) for n in names], "lines": lines})
-    meanings = {describe(n).label: describe(n).meaning for n in _shown(rows)}
-    return render("models.html.jinja", tables=tables, remarks=remarks(rows), meanings=meanings)
+        heads = [heading(n) if subject == "cross_modal" else describe(n).label for n in names]
+        if lines:
+            tables.append({"title": title, "heads": heads, "lines": lines})
+    return tables
+
+
+def _subject(name: str) -> str:
+    side = describe(name).side
+    return side if side in ONE_MODALITY else "cross_modal"
 
 
 def heading(name: str) -> str:

@@ -139,14 +139,15 @@ def _picture(
 
 
 def _bar(m: Mapping[str, float], name: str) -> Bar:
-    return m.get(name, math.nan), m.get(f"{name}_low", math.nan), m.get(f"{name}_high", math.nan)
+    value, low, high = (float(m.get(name + ending, math.nan)) for ending in ("", "_low", "_high"))
+    return value, low, high
 
 
 def _chance(m: Mapping[str, float], name: str) -> float:
     """Give a metric's chance; that of its controls is the same."""
     for ending in (*filter(None, VARIANTS), "_text_only"):
         name = name.removesuffix(ending)
-    return m.get(f"{name}_chance", math.nan)
+    return float(m.get(f"{name}_chance", math.nan))
 
 
 def as_svg(figure: Figure) -> str:

@@ -81,7 +81,6 @@ def _words() -> Iterator[Metric]:
     def add(base: str, label: str, meaning: str, direction: Direction, group: str) -> Metric:
         return Metric(label, f"{meaning[0].upper()}{meaning[1:]}.", direction, group, base=base)
 
-    # what the verdict rests on
     yield add(
         "verdict_concepts",
         "concepts read",
@@ -128,7 +127,6 @@ def _words() -> Iterator[Metric]:
         NEITHER,
         VERDICT,
     )
-    # probes
     for what, label in ((_VALUES, "concepts"), (_WHOLE, "objects")):
         yield add(
             f"probe_{label}",
@@ -137,7 +135,6 @@ def _words() -> Iterator[Metric]:
             BETTER,
             PROBES,
         )
-    # sums of parts
     yield add(
         "additive_r2_avg",
         "R² of a sum of objects",
@@ -155,7 +152,8 @@ def _words() -> Iterator[Metric]:
     yield add(
         "additive_r2_held_out",
         "R² on held-out scenes",
-        "the same on scenes that the vectors were not fitted to: below 0 is worse than the mean scene",
+        "share of the variance that the same vectors explain on scenes that they were not fitted to; below 0 is worse "
+        "than the mean scene",
         NEITHER,
         ADDITIVE,
     )
@@ -173,7 +171,6 @@ def _words() -> Iterator[Metric]:
         BETTER,
         ADDITIVE,
     )
-    # removal
     for parts, label, said in (
         ("concept_parts", "without concept parts", "the vectors of its values"),
         ("object_parts", "without object parts", "the vectors of its objects"),
@@ -183,7 +180,6 @@ def _words() -> Iterator[Metric]:
             yield add(
                 f"removal_{parts}_{read}", f"{read} {label}", _LEFT.format(said, what), NEITHER, REMOVAL
             )
-    # edits
     yield add(
         "edit_retrieval",
         "edits that arrive",
@@ -195,11 +191,10 @@ def _words() -> Iterator[Metric]:
     yield add(
         "edit_retrieval_no_edit",
         "control, no edit",
-        "the same without any edit, by the embedding of the old scene",
+        "share in which the embedding of the old scene, without any edit, is nearest to the scene with the new object",
         NEITHER,
         EDITS,
     )
-    # new objects
     yield add(
         "product_r2_held_out",
         "R² of products of values",
@@ -217,18 +212,18 @@ def _words() -> Iterator[Metric]:
     yield add(
         "additive_objects_held_out",
         "new objects by a sum",
-        "the same for embeddings predicted by a sum of values, which cannot bind",
+        "share of scenes of new objects that are recognised in embeddings predicted by a sum of values, which cannot "
+        "bind",
         NEITHER,
         PRODUCT,
     )
     yield add(
         "ceiling_objects_held_out",
         "new objects in the real embeddings",
-        "the same for the real embeddings: a prediction can hardly do better",
+        "share of scenes of new objects that are recognised in the real embeddings; a prediction can hardly do better",
         BETTER,
         PRODUCT,
     )
-    # between two modalities
     twin = "that of the same values, dealt out to the wrong objects"
     yield add(
         "two_way",

@@ -130,7 +130,7 @@ def render(template: str, **values: Any) -> str:
     return made.render(css=css, home=HOME, version=conceptbind.__version__, **values)
 
 
-def number(value: float) -> str:
+def number(value: float | int) -> str:
     """Write a number for a page: three decimals, and a true minus."""
     text = f"{value:.3f}" if abs(value) < 1000 else f"{value:.3g}"
     return "0.000" if text == "-0.000" else text.replace("-", "−")

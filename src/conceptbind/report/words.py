@@ -15,16 +15,16 @@ SUBJECTS = {
 MEANING: Mapping[str, str] = {
     "bag of concepts": "An embedding tells which values a scene shows, such as red, blue, circle and square, but not "
     "which of them belong together: a red circle and a blue square look like a blue circle and a red square.",
-    "simple binding": "An embedding tells which values belong together, and does so by a simple rule: fitted to some "
-    "objects, the rule carries over to objects that it was not fitted to.",
+    "simple binding": "An embedding tells which values belong together, and a simple rule captures how: fitted to some "
+    "objects, it carries over to most objects that it was not fitted to.",
     "memorised objects": "An embedding tells which values belong together, but no simple rule was found that carries "
     "over from some objects to others, though planted ones were: as if every object had an entry of its own.",
     "undetermined": "The measurements do not decide how values are bound.",
 }
 BETWEEN: Mapping[str, str] = {
     "binds": "Pictures and captions are matched by which values belong together, not only by which values there are.",
-    "bag of concepts": "Whether the values in a caption belong together as in the picture makes no difference that "
-    "could be measured: both captions of the same values match a picture alike.",
+    "bag of concepts": "Of two captions with the same values, the one in which they belong together as in the picture "
+    "is nearer no more often than by the toss of a coin; so, too, for two pictures and a caption.",
     "anti-binding": "The caption with the same values on the wrong objects is preferred: not blindness, which would be "
     "right half the time, but a pull the wrong way.",
     "undetermined": "The measurements do not decide whether captions are matched by which values belong together.",
@@ -43,7 +43,7 @@ BETWEEN_LIMITS: Mapping[str, str] = {
     "binds": "That every caption is matched rightly: it says more than chance, and the table says how much more.",
     "bag of concepts": "That binding is missing inside the pictures' or the captions' own embeddings: those are "
     "measured apart.",
-    "anti-binding": "Why: a preference for some captions, whatever the picture, may look the same.",
+    "anti-binding": "Why it is so: this report does not look at what the encoder was trained on.",
     "undetermined": "That pictures and captions do not bind: more scenes may decide.",
 }
 ALWAYS = (
