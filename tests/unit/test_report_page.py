@@ -296,3 +296,18 @@ def test_a_bar_without_an_interval_has_none():
     value, low, high = _bar({"x": 0.5, "x_low": 0.4}, "x")
     assert (value, low) == (0.5, 0.4)
     assert math.isnan(high)
+
+
+def test_a_tick_of_chance_stands_only_where_a_bar_is():
+    from conceptbind.report.figures import _picture
+
+    m = {"a": 0.7, "a_chance": 0.5, "b_chance": 0.25}
+    drawn = _picture(m, {"row": ["a", "b"]}, ("first", "second"), xlabel="x", heading="h", caption="c")
+    assert drawn.alt == "Bar chart, x. row: first 0.70 (chance 0.50)."
+    ticks = [m | {"b": 0.5}, m]
+    svgs = [
+        _picture(n, {"row": ["a", "b"]}, ("first", "second"), xlabel="x", heading="h", caption="c").svg
+        for n in ticks
+    ]
+    black = [svg.count("stroke: #000000; stroke-width: 2.5") for svg in svgs]
+    assert black == [2, 1]

@@ -55,7 +55,8 @@ def pictures(report: Report) -> list[Picture]:
             xlabel="share of new scenes recognised",
             heading="What can be read from an embedding",
             caption="A linear probe reads all values of a scene (concepts) and which of them belong together "
-            "(objects). Beside it, the same probe for labels dealt out at random, and for the architecture untrained.",
+            "(objects). Beside it, the same probe for labels dealt out at random, and for the architecture untrained: "
+            "where that does as well, it is not training that put it there.",
         ),
         _picture(
             m,
@@ -120,7 +121,12 @@ def _picture(
     rows = {row: bars for row, bars in rows.items() if any(not math.isnan(bar[0]) for bar in bars)}
     if not rows:
         return None
-    chance = {row: [_chance(m, name) for name in names[row]] for row in rows}
+    chance = {
+        row: [
+            math.nan if math.isnan(bar[0]) else _chance(m, n) for n, bar in zip(names[row], bars, strict=True)
+        ]
+        for row, bars in rows.items()
+    }
     has_chance = any(not math.isnan(c) for cs in chance.values() for c in cs)
     with mpl.rc_context(STYLE):
         figure = grouped_bars(
@@ -153,9 +159,9 @@ def _chance(m: Mapping[str, float], name: str) -> float:
 def as_svg(figure: Figure) -> str:
     """Write a figure as an SVG element for a page of its own: no date, no size but its shape, no address."""
     buffer = io.StringIO()
-    figure.savefig(
-        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-    )
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    # Transparent: the page may be dark.
+    figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     # Width and height in points would win over the page's style sheet.

@@ -40,7 +40,7 @@ LIMITS: Mapping[str, str] = {
     "undetermined": "That the encoder does not bind: more scenes, more objects or a larger preset may decide.",
 }
 BETWEEN_LIMITS: Mapping[str, str] = {
-    "binds": "That every caption is matched rightly: it says more than chance, and the table says how much more.",
+    "binds": "That every caption is matched rightly: only that more are than by chance; the table says how many.",
     "bag of concepts": "That binding is missing inside the pictures' or the captions' own embeddings: those are "
     "measured apart.",
     "anti-binding": "Why it is so: this report does not look at what the encoder was trained on.",
