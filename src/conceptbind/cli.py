@@ -25,6 +25,7 @@ COMMANDS = {
     "complexity": "fit simple functions to an encoder's binding function and judge them on held-out objects",
     "verdict": "say what an encoder's binding function is: a bag, a simple function, a table, or undetermined",
     "results": "count or export the rows of a result store",
+    "build": "make one table of many reports, and compare the models",
     "sweep": "train models on a grid of settings, and judge where they bind",
 }
 """Name and one-line summary of every command; the module's name has `_` for `-`."""
