@@ -35,6 +35,8 @@ from conceptbind.report.data import sampled
 from conceptbind.report.sizes import Size
 
 Numbers = dict[str, float]
+Measured = dict[str, float | None]
+"""As the analyses give them: None or NaN where there was nothing to measure."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Found:
     metrics: Numbers = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def take(self, what: str, measure: Callable[[], Numbers]) -> None:
+    def take(self, what: str, measure: Callable[[], Measured]) -> None:
         """Add the numbers that ``measure`` gives, those that exist; note its ValueError instead."""
         try:
             numbers = measure()
@@ -63,7 +65,7 @@ def measure_inside(data: EmbeddingSet, size: Size, *, seed: int, tick: Callable[
     return found
 
 
-def _additivity(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
+def _additivity(data: EmbeddingSet, size: Size, seed: int) -> Measured:
     table = decompose(
         data,
         baselines=False,
@@ -91,7 +93,7 @@ def _additivity(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
     }
 
 
-def _probes(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
+def _probes(data: EmbeddingSet, size: Size, seed: int) -> Measured:
     found = probe(data, seeds=range(seed, seed + size.n_seeds), controls=False)
     numbers = {}
     for name, head in (("probe_concepts", ALL_CONCEPTS), ("probe_objects", OBJECTS)):
@@ -106,7 +108,7 @@ def _probes(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
     return numbers
 
 
-def _removals(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
+def _removals(data: EmbeddingSet, size: Size, seed: int) -> Measured:
     removals = {
         "concept_parts": CONCEPT_PARTS,
         "object_parts": OBJECT_PARTS,
@@ -127,7 +129,7 @@ def _removals(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
     return numbers
 
 
-def _edits(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
+def _edits(data: EmbeddingSet, size: Size, seed: int) -> Measured:
     edits = replace_object(data, n=size.n_edits, seed=seed)
     fit = fit_all(data, levels=("objects",), estimators=("avg+pos",))["objects", "avg+pos"]
     table = editing.measure_edits(data, edits, {"avg+pos": fit}, by_group=False, seed=seed)
@@ -142,7 +144,7 @@ def _edits(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
     }
 
 
-def _products(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
+def _products(data: EmbeddingSet, size: Size, seed: int) -> Measured:
     data = fewer(data, size.most_judged, seed=seed)
     subject = Subject("report", data)
     split = split_of(data.space, COVERAGE, seed)
@@ -163,7 +165,7 @@ def _products(data: EmbeddingSet, size: Size, seed: int) -> Numbers:
     }
 
 
-PARTS: dict[str, Callable[[EmbeddingSet, Size, int], Numbers]] = {
+PARTS: dict[str, Callable[[EmbeddingSet, Size, int], Measured]] = {
     "additivity": _additivity,
     "probes": _probes,
     "removal": _removals,
