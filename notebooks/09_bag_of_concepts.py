@@ -238,45 +238,73 @@ Markdown(
 # Architecture and loss are the same. **What differs is what the data makes necessary.** In a batch of single objects, or of few scenes, the list of values is enough to tell each caption from the others:
 # nothing is gained by binding. Put all combinations and twins into a batch, and the list no longer does.
 #
-# ## Each side knows
+# ## Does each side know?
 #
-# Do the narrow models lack the objects? Ask each of their encoders alone, by a linear probe on its embeddings, exactly as in [](02_objects_inside_one_modality.ipynb).
+# CLIP is reported to hold the objects on either side, and to lose them between ([](02_objects_inside_one_modality.ipynb)). Is it so in these models? Ask each encoder alone, by a linear probe on its embeddings, about the pictures above, about pictures in which the two objects have fixed places, left and right, as in
+# the paper's data, and about captions.
 #
 # (fig-each-side)=
-# **Figure.** Object recognition by probes on pictures, and on captions: test scenes, means of the splits.
+# **Figure.** Objects, or all concepts, recognised by probes inside one modality: test scenes, means of the splits. Whiskers: 95 % interval; black ticks: chance.
 
 # %% tags=["hide-input"]
 SEEDS = range(SEED, SEED + notebook.choose(PRESET, {"smoke": 1, "laptop": 2, "paper": 3}))
-INSIDE = [n for n in CHOICE if n != "ordered"]
+INSIDE = [n for n in encoders if n != "ordered"]
+SIDES = ("pictures, fixed places", "pictures, anywhere", "captions")
+flat = FlatRenderer(POCKET, size=64, object_size=0.22)
+placed = {name: encode_pictures(encoders[name], POCKET, scenes, flat) for name in INSIDE}
 probed = {
-    name: [probe(e, seeds=SEEDS, controls=False) for e in (images[name], texts[name])] for name in INSIDE
+    name: dict(
+        zip(
+            SIDES,
+            (probe(e, seeds=SEEDS, controls=False) for e in (placed[name], images[name], texts[name])),
+            strict=True,
+        )
+    )
+    for name in INSIDE
 }
 
 
-def inside(head):
-    rows = {name: [p.row(head) for p in both] for name, both in probed.items()}
+def inside(asked):
+    rows = {name: [p.row(asked) for p in sides.values()] for name, sides in probed.items()}
     return plots.grouped_bars(
-        {name: [(r.accuracy, r.low, r.high) for r in both] for name, both in rows.items()},
-        series=("pictures", "captions"),
-        ticks={name: [r.chance for r in both] for name, both in rows.items()},
-        xlabel=f"{head} recognised by a probe; black: chance",
+        {name: [(r.accuracy, r.low, r.high) for r in sides] for name, sides in rows.items()},
+        series=SIDES,
+        ticks={name: [r.chance for r in sides] for name, sides in rows.items()},
+        xlabel=f"{asked} recognised by a probe; black: chance",
     )
 
 
-def inside_aloud(head):
-    return f"{head}: " + "; ".join(
-        f"{name}, pictures {a.row(head).accuracy:.2f}, captions {b.row(head).accuracy:.2f}"
-        for name, (a, b) in probed.items()
+def inside_aloud(asked):
+    return f"{asked}: " + "; ".join(
+        f"{name}, " + ", ".join(f"{side} {p.row(asked).accuracy:.2f}" for side, p in sides.items())
+        for name, sides in probed.items()
     )
 
 
 widgets.explore(
-    inside, head=ipywidgets.ToggleButtons(options=[OBJECTS, ALL_CONCEPTS], value=OBJECTS), alt=inside_aloud
+    inside,
+    asked=ipywidgets.ToggleButtons(options=[OBJECTS, ALL_CONCEPTS], value=OBJECTS),
+    alt=inside_aloud,
+    dpi=100,
+)
+
+
+# %% tags=["hide-input"]
+def inside_said(names, side):
+    return ", ".join(f"{probed[n][side].row(OBJECTS).accuracy:.2f}" for n in names)
+
+
+Markdown(
+    f"At **fixed places** pictures do hold the objects of narrow models: a probe finds those of {inside_said(NARROW, SIDES[0])} of the scenes (broad {inside_said(BROAD, SIDES[0])}, untrained {inside_said(['untrained'], SIDES[0])}). Place helps: what is on the left and what is on the right never mix. "
+    f"**Anywhere** in the picture it is another matter: {inside_said(NARROW, SIDES[1])} (broad {inside_said(BROAD, SIDES[1])}, untrained {inside_said(['untrained'], SIDES[1])}). And in **captions** the narrow models have lost what an untrained text encoder still has: {inside_said(NARROW, SIDES[2])}, against {inside_said(['untrained'], SIDES[2])} (broad {inside_said(BROAD, SIDES[2])})."
 )
 
 # %% [markdown]
-# So the objects are there, on both sides, also in a model that tosses a coin between them. Then what goes wrong is the *meeting*: the cosine compares the two embeddings number by number, and the direction that
-# says *red circle* in a picture need not be the one that says it in a caption.
+# So our bags of concepts are like CLIP in one way, and not in another. Like CLIP, their pictures hold objects where places are fixed, and between picture and caption nothing of that arrives. Unlike what is reported of CLIP, their *captions* hold few objects: training on single objects gave no reason to keep
+# them, and took them away. In the broad models both sides hold more than the untrained ones where it is hard, and they meet.
+#
+# Do the two sides at least point the same way? The cosine compares picture and caption number by number, so the direction that
+# says *red circle* in a picture has to be the one that says it in a caption.
 #
 # (tab-probe-cosine)=
 # **Table.** Cosine between the weights of a probe on pictures and those of a probe on captions, mean over the values of a concept or over the objects; in brackets, the middle 95 % when the values of one side are permuted.
@@ -298,13 +326,15 @@ HTML(
 )
 
 # %% [markdown]
+# (How large the cosine is depends on the probe's penalty, which is the same for all here. So compare the rows, not the numbers with the published .09 to .20 of CLIP.)
+#
 # ## Four ways in which such a number deceives
 #
 # **1. Retrieval looks fine.** Among all captions, is the right one the nearest? Few of them have the same four values, so a bag of concepts gets far, and twins are a small part of what is ranked.
 #
 # (tab-retrieval)=
 # **Table.** Held-out scenes, picture → caption. *R@1, R@5*: a caption of the scene is among the first one, or five, of all. *Twin first*: a caption of the twin is the first of all. *Group*: of a scene and its twin, both pictures and both captions choose right (the score of Winoground {cite:p}`thrush2022winoground`; chance 1/6). *Five*: of five objects, the
-# true one against two recombined and two others (after {cite:t}`lewis2022clip`; chance 1/5). Each is 95 % interval away from chance or not: see [](scorecard.md) for intervals.
+# true one against two recombined and two others (after {cite:t}`lewis2022clip`; chance 1/5).
 
 # %% tags=["hide-input"]
 queries = {name: encode_captions(e, POCKET, single_object_scenes(POCKET)) for name, e in encoders.items()}
@@ -408,7 +438,8 @@ Markdown(
 # ## What this shows, and what it does not
 #
 # - **Shown**: with architecture and loss fixed, the training data decides whether an image-text model binds between picture and caption, on combinations that it has seen and on new ones.
-# - **Shown**: a model may hold the objects on both sides and still be a bag of concepts between them. A probe inside one modality does not tell.
+# - **Shown**: a model's pictures may hold the objects while it is a bag of concepts between picture and caption. A probe inside one modality does not tell.
+# - **Does not hold here**: that *both* sides of a bag of concepts hold the objects. The captions of our narrow models do not.
 # - **Shown**: retrieval, familiar captions and a fixed order of naming can each look like binding. Ask for the twin, with all four objects alike, in both orders.
 # - **Not shown**: that this is why *CLIP* is a bag of concepts. Ours is a small world with two concepts and clean captions; CLIP's data are narrow in many ways at once.
 # - **Not shown**: which of the differences between narrow and broad data matters. They differ in the share of two-object scenes, in combinations, in twins, in the batch. `tools/train_pocket.py` takes other recipes.
@@ -443,14 +474,14 @@ for name in (n for n in encoders if n != "ordered"):
                 figure=f"{PAGE}#fig-two-way",
             )
         )
-for name in (n for n in INSIDE if n in NARROW):
-    for modality, p in zip(("pictures", "captions"), probed[name], strict=True):
+for name in NARROW:
+    for side, p in probed[name].items():
         r = p.row(OBJECTS)
         record_claim(
             Claim(
-                id=f"objects-on-each-side-{modality}",
+                id=f"objects-on-each-side-{side.replace(', ', '-').replace(' ', '-')}",
                 finding="F1",
-                claim=f"Each modality alone holds the objects: a probe on {modality} finds them in nine of ten scenes.",
+                claim=f"Each modality of a bag of concepts alone holds the objects: a probe on {side} finds them in nine of ten scenes.",
                 paper="recovered",
                 ours=r.accuracy,
                 interval=(min(r.low, r.accuracy), max(r.high, r.accuracy)),
@@ -461,21 +492,12 @@ for name in (n for n in INSIDE if n in NARROW):
                 figure=f"{PAGE}#fig-each-side",
             )
         )
-    record_claim(
-        Claim(
-            id="probe-cosine",
-            finding="F1",
-            claim="Probes on pictures and on captions point in different directions (cosine of weights, objects, at most .25).",
-            paper=".09 to .20 (CLIP)",
-            ours=cosines[name][OBJECTS].cosine,
-            interval=None,
-            encoder=SPECS[name],
-            data=DATA,
-            preset=PRESET,
-            verdict="holds" if cosines[name][OBJECTS].cosine <= 0.25 else "does not hold",
-            figure=f"{PAGE}#tab-probe-cosine",
-        )
-    )
+
+assert all(choice(n, SEEN).accuracy < 0.65 and choice(n, HELD_OUT).accuracy < 0.6 for n in NARROW)
+assert (
+    all(choice(n, SEEN).accuracy > 0.9 and choice(n, HELD_OUT).low > 0.5 for n in BROAD) or PRESET == "smoke"
+)
+assert orders["ordered"][0] > 0.8 > 0.6 > orders["ordered"][1] or PRESET == "smoke", "order alone"
 
 # %% [markdown]
 # (exercises-bag-of-concepts)=

@@ -103,7 +103,9 @@ def test_the_module_runs_as_the_command():
     assert done.stdout == f"conceptbind {conceptbind.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["results", "--help"], ["sweep", "--help"], ["build", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["results", "--help"], ["sweep", "--help"], ["build", "--help"]]
+)
 def test_help_imports_no_torch(arguments):
     code = """
         import sys
