@@ -223,6 +223,9 @@ HTML(
 )
 
 # %% [markdown]
+# Read the *broad* column twice. Its captions are called **memorised objects**, and yet it tells new captions from their twins ([](09_bag_of_concepts.ipynb)). Both are right. The verdict says that nothing *we fitted* to some of its objects predicts the others; the model has a way to do it that is none of our
+# sums and products. A verdict is about simple functions, not about what a model can do.
+#
 # ## No model, no network
 #
 # If you have only embeddings, two files are enough: `emb.npz` with an array `embeddings` `(n, dim)`, and `labels.csv` with a column for every object and concept.
