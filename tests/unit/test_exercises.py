@@ -104,6 +104,33 @@ def in_turn(z, directions):
     return z
 
 
+def chooses_right(pictures, own, twin, compare=torch.gt):
+    cosine = torch.nn.functional.cosine_similarity
+    return compare(cosine(pictures, own), cosine(pictures, twin))
+
+
+def quad_parts(scores):
+    (a, b), (c, d) = scores[:, 0].T, scores[:, 1].T
+    return (a > b) & (d > c), (a > c) & (d > b)
+
+
+def ridge_repair(x, t, strength, towards=1.0):
+    eye = torch.eye(t.shape[1], dtype=t.dtype)
+    return torch.linalg.solve(t.T @ t + strength * eye, t.T @ x + towards * strength * eye).T
+
+
+def product_of_words(texts, join=torch.mul):
+    def vector(word):
+        generator = torch.Generator().manual_seed(sum(ord(c) * 31**i for i, c in enumerate(word)) % 2**31)
+        return torch.randn(8, generator=generator) + 3
+
+    rows = []
+    for text in texts:
+        objects = [phrase.split()[-2:] for phrase in text.split(" and ")]
+        rows.append(sum(join(vector(a), vector(b)) for a, b in objects))
+    return torch.stack(rows)
+
+
 RIGHT = [
     ("cut_out", cut_out),
     ("colours_through_objects", colours_through_objects),
@@ -123,6 +150,12 @@ RIGHT = [
     ("contrastive_loss", contrastive_loss),
     ("beyond_a_sum", lambda t: (t - t.mean(0)) - (t - t.mean(0)).mean(1, keepdim=True)),
     ("without_directions", without_directions),
+    ("chooses_right", chooses_right),
+    ("group_score", lambda s: (quad_parts(s)[0] & quad_parts(s)[1]).double().mean()),
+    ("ridge_repair", ridge_repair),
+    ("compose", lambda a, b: torch.einsum("nsd,nsd->nd", a, b)),
+    ("beyond_the_architecture", lambda m, n: m[f"{n}_low"] > m[f"{n}_random_init"]),
+    ("embed_product", product_of_words),
 ]
 WRONG = [
     ("cut_out", lambda z, v: z - z.mean(0), "*all* scenes is taken off"),
@@ -222,6 +255,38 @@ WRONG = [
     ("without_directions", lambda z, d: z - z @ d.T @ d, "not orthonormal"),
     ("without_directions", one_after_the_other, "taken off twice"),
     ("without_directions", in_turn, "puts back some of the first"),
+    ("chooses_right", lambda p, o, t: chooses_right(p, o, t, torch.ge), "use >, not >="),
+    ("chooses_right", lambda p, o, t: chooses_right(p, t, o), "the twin wins"),
+    ("chooses_right", lambda p, o, t: (p * o).sum(1) > (p * t).sum(1), "long captions win"),
+    ("chooses_right", lambda p, o, t: (p - o).norm(dim=1) < (p - t).norm(dim=1), "not the distance"),
+    ("group_score", lambda s: quad_parts(s)[0].double().mean(), "the text score"),
+    ("group_score", lambda s: quad_parts(s)[1].double().mean(), "the image score"),
+    ("group_score", lambda s: (quad_parts(s)[0] | quad_parts(s)[1]).double().mean(), "not two of them"),
+    (
+        "group_score",
+        lambda s: (s[:, 0, 0] + s[:, 1, 1] > s[:, 0, 1] + s[:, 1, 0]).double().mean(),
+        "hide which comparison",
+    ),
+    (
+        "group_score",
+        lambda s: quad_parts(s)[0].double().mean() * quad_parts(s)[1].double().mean(),
+        "if they were independent",
+    ),
+    ("group_score", lambda s: (quad_parts(s)[0] & quad_parts(s)[1]).sum(), "give their share"),
+    ("ridge_repair", lambda x, t, k: ridge_repair(x, t, k).T, "the transpose"),
+    ("ridge_repair", lambda x, t, k: ridge_repair(x, t, k, 0.0), "not to zero"),
+    ("ridge_repair", lambda x, t, k: ridge_repair(t, x, k), "pictures to captions"),
+    ("ridge_repair", lambda x, t, k: (torch.linalg.pinv(t) @ x).T, "without the penalty"),
+    ("compose", lambda a, b: (a + b).sum(1), "multiply"),
+    ("compose", lambda a, b: a.sum(1) * b.sum(1), "mixes the objects"),
+    ("compose", lambda a, b: (a * b).prod(1), "not multiplied"),
+    ("compose", lambda a, b: (a * b).mean(1), "their mean"),
+    ("beyond_the_architecture", lambda m, n: m[n] > m[f"{n}_random_init"], "the lower end"),
+    ("beyond_the_architecture", lambda m, n: m[f"{n}_low"] > m[f"{n}_shuffled"], "about training"),
+    ("beyond_the_architecture", lambda m, n: m[f"{n}_low"] > m[f"{n}_chance"], "may reach far more"),
+    ("embed_product", lambda texts: product_of_words(texts, torch.add), "forgets what belongs together"),
+    ("embed_product", lambda texts: product_of_words(texts, torch.maximum), "not a product of a vector"),
+    ("embed_product", lambda texts: product_of_words(texts)[0], "one row of numbers"),
 ]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from conceptbind.exercises.machinery import check, expect_close, expect_equal, wrong
+from conceptbind.exercises.machinery import check, expect_close, expect_equal, one_number, wrong
 
 COLOURS = ("red", "blue", "green", "yellow", "purple", "orange", "pink", "brown")
 SHAPES = ("circle", "square", "star", "cone", "heart", "bird", "car", "tree")
@@ -35,7 +36,10 @@ def check_beyond_the_architecture(answer: Callable[[Mapping[str, float], str], b
             "text_probe_objects_shuffled": shuffled,
         }
         cases.append((metrics, low > untrained))
-    given = [answer(metrics, "text_probe_objects") for metrics, _ in cases]
+    given = [one_number(answer(metrics, "text_probe_objects"), "the answer") for metrics, _ in cases]
+    for got in given:
+        if not isinstance(got, bool | np.bool_):
+            wrong(f"the answer is {got!r}, expected True or False")
     expect_equal(
         [bool(g) for g in given],
         [right for _, right in cases],
@@ -56,22 +60,30 @@ def check_beyond_the_architecture(answer: Callable[[Mapping[str, float], str], b
     return "six models"
 
 
+def _rows(got: Any, n: int) -> Tensor:
+    try:
+        rows = torch.as_tensor(got).double()
+    except (TypeError, ValueError, RuntimeError):
+        wrong(f"{n} captions gave a {type(got).__name__}: give an array, one row of numbers for each caption")
+    if rows.ndim != 2 or len(rows) != n:
+        wrong(f"{n} captions gave shape {tuple(rows.shape)}: one row of numbers for each caption")
+    return rows
+
+
 @check("embed_product")
 def check_embed_product(answer: Callable[[list[str]], Any]) -> str:
     """Check exercise 2: sums over objects of products of their words' vectors; twins differ, order is free."""
     scene, twin = "a red circle and a blue square", "a blue circle and a red square"
     turned = "a blue square and a red circle"
-    z = torch.as_tensor(answer([scene, twin, turned])).double()
-    if z.ndim != 2 or len(z) != 3:
-        wrong(f"three captions gave shape {tuple(z.shape)}: one row of numbers for each caption")
+    z = _rows(answer([scene, twin, turned]), 3)
     if bool((z[0] - z[1]).abs().max() < 1e-6):
         wrong(
             "a scene and its twin have one embedding: adding up words forgets what belongs together; multiply"
         )
-    again = torch.as_tensor(answer([scene, twin, turned])).double()
+    again = _rows(answer([scene, twin, turned]), 3)
     expect_close(again, z, what="the same captions, embedded again")
     expect_close(z[2], z[0], what="the caption with its objects in the other order")
-    objects = torch.as_tensor(answer([f"a {c} {s}" for c in COLOURS for s in SHAPES])).double()
+    objects = _rows(answer([f"a {c} {s}" for c in COLOURS for s in SHAPES]), len(COLOURS) * len(SHAPES))
     table = objects.view(len(COLOURS), len(SHAPES), -1)
     # v_c * w_s: each coordinate is a matrix of rank one
     first = table[:1] * table[:, :1] / table[:1, :1]
@@ -80,16 +92,12 @@ def check_embed_product(answer: Callable[[list[str]], Any]) -> str:
             "the embedding of one object is not a product of a vector for its colour and one for its shape: in each "
             "coordinate, (red circle) (blue square) must equal (red square) (blue circle)"
         )
-    both = torch.as_tensor(answer(["a red circle and a blue square"])).double()[0]
+    both = _rows(answer([scene]), 1)[0]
     _sum = objects[COLOURS.index("red") * 8 + SHAPES.index("circle")] + objects[8 + SHAPES.index("square")]
-    expect_close(both, _sum, what="a scene of two objects", mistakes={"add the objects up": both * 0})
+    expect_close(
+        both,
+        _sum,
+        what="a scene of two objects",
+        mistakes={"add the objects up; that is their mean": _sum / 2},
+    )
     return "64 objects"
-
-
-def products(texts: list[str], vectors: Mapping[str, Tensor]) -> Tensor:
-    """Give the sum over objects of the products of their words' vectors; the answer of exercise 2, for tests."""
-    rows = []
-    for text in texts:
-        objects = [phrase.split()[-2:] for phrase in text.split(" and ")]
-        rows.append(sum(vectors[a] * vectors[b] for a, b in objects))
-    return torch.stack(rows)
