@@ -73,7 +73,9 @@ from conceptbind.training.pocket_data import pocket_renderer
 #
 # Let $x$ be a picture's embedding, $t$ that of its caption, and $t'$ that of the {term}`twin`'s. The repair replaces $t$ with $Wt$, where $W$ starts as the identity. It is trained such that each picture prefers its caption to all captions and all twins of the batch, and each caption its picture:
 #
-# $$ \mathcal{L} = -\log \frac{e^{s \cos(x, W t)}}{\sum_j e^{s \cos(x, W t_j)} + \sum_j e^{s \cos(x, W t'_j)}} \; - \; \log \frac{e^{s \cos(x, W t)}}{\sum_j e^{s \cos(x_j, W t)}} . $$
+# $$ \mathcal{L} = - \log \frac{e^{s \cos(x, W t)}}{\sum_j \big( e^{s \cos(x, W t_j)} + e^{s \cos(x, W t'_j)} \big)} $$
+#
+# $$ \qquad - \log \frac{e^{s \cos(x, W t)}}{\sum_j e^{s \cos(x_j, W t)}} . $$
 #
 # Pictures and both encoders stay as they are. Can that work? Only if the caption's embedding *has* the binding somewhere, and the picture's, too. A matrix turns and stretches; it can make two sides meet that looked past each other, and it cannot make up what one of them lost.
 #

@@ -169,7 +169,7 @@ def table_of(metrics, side):
 
 def report_table(model):
     found = reports[model]
-    return f"<p><b>{found.verdict}</b>: {found.why['text']}.</p>" + html_table(
+    return f"<p style='white-space: normal'><b>{found.verdict}</b>: {found.why['text']}.</p>" + html_table(
         ["", "measured", "chance", "shuffled", "untrained"], table_of(found.metrics, "text")
     )
 
