@@ -31,7 +31,7 @@ def made(monkeypatch):
 
     def report_on(encoder, dataset, *, model, pretrained, preset, seed, **settings):
         asked.append((encoder.name, dataset, settings["normalise"]))
-        settings = {"preset": preset, "seed": seed}
+        settings = {"preset": preset, "seed": seed, "normalise": {"text": settings["normalise"]}}
         metrics = {"text_probe_objects": 0.5}
         return Report(
             dataset, model, pretrained, metrics, {"text": "undetermined"}, {"text": "why"}, (), settings
@@ -126,6 +126,9 @@ def test_what_is_there_is_skipped_if_it_is_complete_and_the_same(made, here):
     assert [name for name, *_ in made] == ["b"]
     made.clear()
     assert cli.main([*args, "--skip-existing", "--seed", "1"]) == 0
+    assert [name for name, *_ in made] == ["a", "b"]
+    made.clear()
+    assert cli.main([*args, "--skip-existing", "--seed", "1", "--normalize", "on"]) == 0
     assert [name for name, *_ in made] == ["a", "b"]
     made.clear()
     assert cli.main(args) == 0

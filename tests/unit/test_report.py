@@ -265,6 +265,7 @@ def test_data_sets_hold_what_they_say(name, n_scenes, modalities):
     data = data_set(name)
     assert len(data.scenes(10**6, seed=0)) == n_scenes
     assert data.modalities == modalities
+    assert data.n_scenes == n_scenes
     assert len(data.scenes(50, seed=0)) == 50
 
 
@@ -275,6 +276,14 @@ def test_an_unknown_data_set_and_one_of_the_wrong_kind():
     with pytest.raises(ValueError, match=r"encodes images, and captions8 has none.*clevr2d"):
         embed(encoder, data_set("captions8"), most=10, seed=0)
     assert untrained_of(encoder, seed=0) is None
+
+
+def test_a_sample_of_a_data_set_says_so(only_probes, monkeypatch):
+    monkeypatch.setattr(measure, "size_of", lambda preset: replace(size_of(preset), most_scenes=100))
+    encoder = from_functions(texts=lambda texts: [[len(t), hash(t) % 7] for t in texts], name="length")
+    found = report_on(encoder, "clevr2d", preset="smoke")
+    assert found.notes[0] == "clevr2d: a sample of 100 of 576 scenes was measured"
+    assert found.settings["n_scenes"] == {"text": 100}
 
 
 def test_a_function_gets_a_verdict():

@@ -231,8 +231,13 @@ def _complete(job: Asked, args: argparse.Namespace) -> Report | None:
     except ValueError:
         return None
     same = (found.model, found.pretrained, found.dataset) == (job.model, job.pretrained, job.dataset)
-    settings = found.settings.get("preset"), found.settings.get("seed")
-    return found if same and settings == (args.preset, args.seed) else None
+    s = found.settings
+    normalised = set(s.get("normalise", {}).values()) == {args.normalize == "on"}
+    return (
+        found
+        if same and normalised and (s.get("preset"), s.get("seed")) == (args.preset, args.seed)
+        else None
+    )
 
 
 def _measure(job: Asked, args: argparse.Namespace) -> Report:

@@ -48,6 +48,11 @@ class DataSet:
         """What an encoder can be shown of it."""
         return ("text",) if self.renderer is None else ("image", "text")
 
+    @property
+    def n_scenes(self) -> int:
+        """How many ordered pairs of objects there are."""
+        return self.space.n_possible_objects**2
+
     def scenes(self, most: int, *, seed: int) -> Int[Tensor, "scene slot concept"]:
         """List all ordered pairs of objects, or draw ``most`` of them, in the order of the list."""
         every = factorial_scenes(self.space, 2)

@@ -55,7 +55,7 @@ def report_on(
     )
     if normalise:
         sets, baseline = ({side: e.normalised() for side, e in some.items()} for some in (sets, baseline))
-    return binding_report(
+    report = binding_report(
         sets.get("image"),
         sets.get("text"),
         untrained_images=baseline.get("image"),
@@ -67,6 +67,11 @@ def report_on(
         seed=seed,
         progress=progress,
     )
+    n_all = data.n_scenes
+    if n_all > size.most_scenes:
+        note = f"{data.name}: a sample of {size.most_scenes:,} of {n_all:,} scenes was measured"
+        report = replace(report, notes=(note, *report.notes))
+    return report
 
 
 def untrained_of(encoder: Encoder, *, seed: int) -> Encoder | None:
